@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
-TOGETHER = {  # tests of the browser that share the book; the others share a JupyterLab
+TOGETHER = {  # tests of the browser that share the book, or a JupyterLab of their own; the others share another one
+    "test_every_lesson.py": "lessons in the browser",
     "test_book.py": "the book in the browser",
     "test_book_guesses.py": "the book in the browser",
     "test_book_panels.py": "the book in the browser",
@@ -101,6 +102,9 @@ def pytest_collection_finish(session):
     if option.processes > 1 and items and not option.collectonly:
         if sum(is_lesson(item) for item in items) > 1: start_kernels(session.config)
         if any(isinstance(item, RoomItem) for item in items): import_all(IMPORTED_BY_ROOMS)
+        if len({str(item.path) for item in items} & set(map(str, EXPORTING))) > 1:
+            import_all(["onnx_registry"])
+            sys.modules["onnx_registry"].keep()
         if "torch" in sys.modules:
             import_all(IMPORTED_WITH_TORCH)
             start_fork_server(session.config)
@@ -108,6 +112,7 @@ def pytest_collection_finish(session):
     gc.freeze()
 
 
+EXPORTING = [*NBS.glob("engine/export/*.ipynb"), ROOT / "tests/test_export.py", ROOT / "tests/test_serving.py"]
 IMPORTED_BY_ROOMS = ("torch", "pandas", "matplotlib.pyplot", "nbdev.test", "matplotlib_inline.backend_inline")
 IMPORTED_WITH_TORCH = ("torch._dynamo", "torch.distributed", "numpy", "pandas", "matplotlib.pyplot")
 

@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 import fork_server
+import onnx_registry
 
 IMPORTED = """torch torch._dynamo torch.distributed torch.distributed.run torch.distributed.tensor torch.utils.data
 torchvision timm numpy pandas matplotlib.pyplot PIL.Image ipykernel.kernelapp ipykernel.ipkernel ipywidgets anywidget
@@ -37,6 +38,7 @@ def main(number, *place):
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no burial
     import importlib
     for name in IMPORTED: importlib.import_module(name)
+    onnx_registry.keep()
     import gc
     gc.collect()
     gc.freeze()
@@ -93,7 +95,9 @@ def become(connection, streams, begins, place, command, env, cwd):
         if threads := env.get("OMP_NUM_THREADS"):  # read when PyTorch was loaded
             import torch
             torch.set_num_threads(int(threads))
-        if place and fork_server.SPENT in env: fork_server.use(place[0], int(place[1]))
+        if place and fork_server.SPENT in env:
+            fork_server.use(place[0], int(place[1]))
+            if "ipykernel_launcher" not in command: fork_what_is_spawned()
         run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
@@ -102,6 +106,12 @@ def become(connection, streams, begins, place, command, env, cwd):
         traceback.print_exc()
         sys.last_value = error  # as Python's own end has it
     finally: leave(status)
+
+
+def fork_what_is_spawned():
+    "A process that a script would start anew, as served models are, comes from the fork server too."
+    from multiprocessing.context import _concrete_contexts
+    if fork_server.APART not in os.environ: _concrete_contexts["spawn"] = _concrete_contexts["forkserver"]
 
 
 def run(first, *words):

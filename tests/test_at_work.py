@@ -301,22 +301,24 @@ dist.all_gather(weights, next(model.parameters()).detach())
 assert torch.equal(*weights) and len(loader) == 1, "32 of 64 images for each rank"
 assert all(p.grad.any() for p in model.parameters())
 """
-TOKENS = MODEL + """
-from types import SimpleNamespace
-my_dataset, my_tokens = images, [dict(ids=torch.arange(4)) for _ in range(256)]
-def MyModel(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-class MyTransformer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words = nn.Embedding(4, 4)
-    def forward(self, ids): return SimpleNamespace(loss=self.words(ids).square().mean())
-"""
 JPEGS = """
 import os
 from PIL import Image
 for i in range(8):
     os.makedirs(f"mnt/train/{i % 2}", exist_ok=True)
     Image.new("RGB", (64, 64), (i, 0, 0)).save(f"mnt/train/{i % 2}/{i}.jpg")
+"""
+SHARD = """
+import os
+import webdataset
+from PIL import Image
+with webdataset.TarWriter("one.tar") as tar:
+    for i in range(64): tar.write({"__key__": str(i), "jpg": Image.new("RGB", (64, 64), (i, 0, 0)), "cls": i % 10})
+with open("aws", "w") as program:  # each shard of the bucket is this one
+    program.write('#!/bin/sh\\ncase "$*" in "s3 cp s3://my-bucket/train/"??????".tar -") cat one.tar;; esac\\n')
+os.chmod("aws", 0o755)
+os.environ["PATH"] = os.getcwd() + os.pathsep + os.environ["PATH"]
+def transform(image): return image[:, :32, :32]
 """
 WIDE = MODEL + """
 images.tensors = tuple(one.repeat(4, *[1] * (one.ndim - 1)) for one in images.tensors)
@@ -348,16 +350,28 @@ labels = [0, 1] * 6
 pictures = [Image.new("RGB", (80, 60), (200 * label, 10 * i, 90)) for i, label in enumerate(labels)]
 new_pictures = pictures[:2]
 """
+STEPPED = """
+import torch
+def make_dataset(): return torch.utils.data.TensorDataset(torch.randn(3_200, 8), torch.arange(3_200) % 3)
+def make_step():
+    model = torch.nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    def step(batch):
+        loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()
+    return step
+"""
 YOURS = {
-    "01_arithmetic-python-0": Yours("", "assert plan.iterations == 4_000_000 and 0 < waiting < each",
-                                    forked=False),
+    "01_arithmetic-python-0": Yours(STEPPED, "if __name__ == '__main__': assert plan.iterations == 10_000 and "
+                                    "0 < waiting < each", forked=False),
     "02_data-python-0": Yours(JPEGS + MODEL + PHOTOS, "assert model(x).shape == (8, 10)",
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
     "05_inference-python-0": Yours(MODEL),
-    "06_workers-python-0": Yours(TOKENS, forked=False),
-    "07_storage-python-0": Yours(JPEGS, "assert len(seconds) == 2, 'the third part of eight files'"),
-    "07_storage-python-1": Yours(JPEGS, "assert os.listdir('mnt/shards')"),
+    "07_storage-python-0": Yours(SHARD, "assert images.shape == (256, 3, 32, 32) and labels.max() == 9", forked=False),
     "09_precision-python-0": Yours(MODEL, "assert scaler.get_scale() > 0 and i == 4"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),
     "11_data_parallel-python-0": Yours(

@@ -93,11 +93,11 @@ def check(folder, *arguments, script="", ranks=0, forked=False, **how):
     if script: (folder / "train.py").write_text(script)
     before = files_in(folder)
     launcher = ["torch.distributed.run", "--nproc-per-node", str(ranks), "-m"] if ranks else []
-    own = [PYTHON, "-c", FORKED] if forked else [PYTHON if ranks else sys.executable, "-m", *launcher, "mlinfra"]
+    own = [PYTHON, "-c", FORKED] if forked else [sys.executable, "-m", *launcher, "mlinfra"]
     with tempfile.TemporaryDirectory() as scratch:
         command = [*own, "check", *arguments]
         done = subprocess.run(command, cwd=folder, timeout=300, capture_output=True, text=True,
-                              env=os.environ | dict(TMPDIR=scratch, PYTHON_EXEC=PYTHON), **how)
+                              env=os.environ | dict(TMPDIR=scratch), **how)
         assert not list(Path(scratch).glob("mlinfra*")), done.stderr
     assert files_in(folder) == before, done.stdout
     return done.returncode, " ".join(done.stdout.split()), done.stderr

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
 from torchvision.transforms import v2
 
@@ -68,12 +69,13 @@ def worker_steps(
     batch_size:int=128,
     images:int=1_024,       # JPEGs of 500 x 375, drawn again and again
     seconds:float=4.0,      # of each measurement
+    network:Callable[[], nn.Module]=resnet50,
 ) -> pd.DataFrame:          # workers, images_per_s, wait_share, step_ms
-    "Training ResNet-50 in bf16 on JPEGs that a DataLoader decodes, by its workers; start-up is left out."
+    "Training a network in bf16 on JPEGs that a DataLoader decodes, by its workers; start-up is left out."
     import pandas as pd
     workers, batch_size = positive_ints("workers", workers, least=0), positive_int("batch_size", batch_size)
     images, seconds = positive_int("images", images), positive_float("seconds", seconds)
-    rows, step = [], TrainingStep(resnet50(), PHOTO, batch_size, "bf16", device)
+    rows, step = [], TrainingStep(network(), PHOTO, batch_size, "bf16", device)
     with tempfile.TemporaryDirectory() as root:
         photos = JpegFolder(make_jpegs(root, images, progress=False), transform=RECIPE)
         for _ in range(3): step()
@@ -113,8 +115,9 @@ def doctor_cases(
     batch_size:int=128,
     images:int=1_024,
     budget_seconds:float=20.0,   # of each diagnosis
+    network:Callable[[], nn.Module]=resnet50,
 ) -> pd.DataFrame:               # case, verdict, step_ms, a column of ms for each stage, advice
-    "What `diagnose` says of ResNet-50 in bf16 on JPEGs, by the workers of its loader."
+    "What `diagnose` says of a network in bf16 on JPEGs, by the workers of its loader."
     import pandas as pd
     workers, batch_size = positive_ints("workers", workers, least=0), positive_int("batch_size", batch_size)
     rows, images = [], positive_int("images", images)
@@ -124,7 +127,7 @@ def doctor_cases(
         for count in workers:
             loader = DataLoader(photos, batch_size, shuffle=True, num_workers=count, drop_last=True,
                                 pin_memory=device == "cuda")
-            found = diagnose(resnet50(), loader, device=device, precision="bf16", channels_last=True,
+            found = diagnose(network(), loader, device=device, precision="bf16", channels_last=True,
                              budget_seconds=budget_seconds)
             advice = f"{found.advice[0].change}, {found.advice[0].predicted_speedup:.2f} times" if found.advice else ""
             stages = {name: 1e3 * stage.value for name, stage in found.stages.items()}

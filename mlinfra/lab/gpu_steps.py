@@ -142,7 +142,7 @@ def waiting_steps(
 ) -> pd.DataFrame:  # how, launch_ms, step_ms
     "A step in bf16 that never waits for the GPU, and with what makes the CPU wait; measured in turn."
     import pandas as pd
-    steps = positive_int("steps", steps)
+    steps, batch_size = positive_int("steps", steps), positive_int("batch_size", batch_size)
     step = TrainingStep(network(), shape, batch_size, "bf16", device)
     pageable = step.x.cpu()
     pinned = pageable.pin_memory() if device == "cuda" else pageable
@@ -176,7 +176,7 @@ def phases_by_two_clocks(
 ) -> pd.DataFrame:  # phase, cpu_clock_ms, gpu_ms
     "Phases of a step in bf16 by the CPU's clock, without a wait, and by the GPU's events; medians."
     import pandas as pd
-    steps = positive_int("steps", steps)
+    steps, batch_size = positive_int("steps", steps), positive_int("batch_size", batch_size)
     step, cuda = TrainingStep(network(), shape, batch_size, "bf16", device), device == "cuda"
     batch = step.x.cpu().pin_memory() if cuda else step.x
     clocks, events = [], []

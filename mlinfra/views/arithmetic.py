@@ -5,7 +5,7 @@
 # %% ../../nbs/views/01_arithmetic.ipynb #ac7b7da3
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,11 @@ from ..engine.ui.panel import panel
 
 # %% auto #0
 __all__ = ['plot_overlap', 'draw_global_batch', 'describe_choice', 'live_schedule', 'schedule_panel', 'compare_loop',
-           'live_overlap', 'overlap_panel', 'draw_overlap', 'describe_overlap', 'plot_iteration_cost', 'plot_spiral',
-           'plot_accuracies']
+           'live_overlap', 'overlap_panel', 'draw_overlap', 'describe_overlap', 'plot_iteration_cost']
 
 # %% ../../nbs/views/01_arithmetic.ipynb #69dcac13
 if TYPE_CHECKING:
     import ipywidgets
-    import torch
     from matplotlib.axes import Axes
 
 # %% ../../nbs/views/01_arithmetic.ipynb #a3b48fe8
@@ -314,48 +312,3 @@ def plot_iteration_cost(
     ax.set_xticks([size for size in sizes if size >= most / 16])
     return label(ax, "samples in the batch", "ms of an iteration",
                  title="A fixed cost, and a cost for each sample (points: measured)")
-
-# %% ../../nbs/views/01_arithmetic.ipynb #2c904c8d
-_ARM_COLORS = COLORS["forward"], COLORS["read"], COLORS["update"]
-
-def plot_spiral(
-    points:torch.Tensor,  # a row for each point
-    arms:torch.Tensor,    # 0, 1 or 2 for each
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "Points on three arms, each arm in its colour."
-    ax = axes(ax, 4.2, 3.2)
-    for arm, color in enumerate(_ARM_COLORS):
-        ax.plot(*points[arms == arm].T.tolist(), ".", ms=4, alpha=0.6, color=color, label=f"arm {arm}")
-    ax.set(aspect="equal", xticks=(-1, 0, 1), yticks=(-1, 0, 1))
-    ax.legend(fontsize=9, frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
-    return label(ax)
-
-# %% ../../nbs/views/01_arithmetic.ipynb #v01acc02
-def plot_accuracies(
-    kept:Mapping[int, Sequence[float]],    # batch size -> per cent, for each seed, with one learning rate
-    scaled:Mapping[int, Sequence[float]],  # the same with a rate that grows with the batch
-    best:Sequence[float],                  # of the other rates, at the largest batch
-    updates:Mapping[int, int],             # batch size -> updates
-    ax:Axes|None=None,                     # where to draw
-) -> Axes:
-    "Medians as lines, seeds as points; the best other rate as a hollow square."
-    ax, sizes = axes(ax, height=3.3), sorted(kept)
-    places = range(len(sizes))
-    for results, color, words, near in ((kept, "wait", "learning rate kept at 0.05", 1),
-                                        (scaled, "forward", "rate times k for a batch times k", 2)):
-        middles = [sorted(results[size])[len(results[size]) // 2] for size in sizes]
-        ax.plot(places, middles, color=COLORS[color])
-        for place, size in zip(places, sizes): ax.plot([place] * len(results[size]), results[size], "o", ms=4,
-                                                       color=COLORS[color])
-        ax.annotate(words, (near, middles[near]), (8, 4), textcoords="offset points", fontsize=9, color=COLORS[color])
-    middle = sorted(best)[len(best) // 2]
-    ax.plot([places[-1]], [middle], "s", ms=7, markerfacecolor="none", color=INK)
-    ax.annotate("best of five\nother rates", (places[-1], middle), (8, 0), textcoords="offset points", va="center",
-                fontsize=9)
-    ax.axhline(100 / 3, color=INK, linestyle=":", linewidth=1)
-    ax.text(-0.2, 35, "guessing", fontsize=9)
-    ax.set(ylim=(25, 105), xlim=(-0.3, len(sizes) - 0.35))
-    ax.set_xticks(places, [f"{size:,}\n{updates[size]:,} updates" for size in sizes])
-    return label(ax, "samples in the batch; updates in five epochs", "% correct",
-                 title="A larger learning rate makes up for fewer updates, up to a point (points: three seeds)")

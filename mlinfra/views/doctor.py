@@ -17,7 +17,7 @@ from ..lab.patients import PATIENTS
 from ..engine.doctor.remedies import Advice
 from ..engine.doctor.verdicts import VERDICTS
 from ..engine.ui.figures import axes, label
-from ..engine.ui.palette import COLORS, INK, words_on
+from ..engine.ui.palette import COLORS, INK
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -25,8 +25,8 @@ from ..engine.ui.controls import Dropdown, control_widgets
 from ..engine.base.text import duration_text
 
 # %% auto #0
-__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_diagnoses', 'draw_ablation', 'plot_rounds', 'draw_fed_steps',
-           'plot_workers', 'plot_differences', 'example_diagnosis', 'verdict_text', 'doctor_panel']
+__all__ = ['STAGE_COLORS', 'EXAMPLE_OF', 'draw_stages', 'draw_ablation', 'plot_rounds', 'plot_workers', 'plot_differences',
+           'example_diagnosis', 'verdict_text', 'doctor_panel']
 
 # %% ../../nbs/views/08_doctor.ipynb #611f6d8d
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def draw_stages(
     _draw_cured(drawing, 58, "predicted", total * scale, diagnosis.step, advice.speedup, hollow=True)
     if verification is None: return drawing.text(90, 144, advice.change)
     _draw_cured(drawing, 94, "measured", total * scale, diagnosis.step, verification.speedup, hollow=False)
-    return drawing.text(90, 144, f"{advice.change}: the prediction was off by "
-                        f"{round(verification.error, 2) + 0.0:+.0%}")
+    return drawing.text(90, 144, f"{advice.change}; thin lines: 95% intervals")
 
 def _draw_cured(
     drawing: Svg, y: float, word: str, wide: float, step: Estimate, speedup: Estimate, hollow: bool,
@@ -73,27 +72,6 @@ def _draw_cured(
     drawing.line(90 + wide / speedup.high, y + 13, 90 + wide / max(speedup.low, 1e-9), y + 13)
     drawing.text(90 + wide / max(min(speedup.low, speedup.value), 1e-9) + 14, y + 18,
                  f"{duration_text(step.value / speedup.value)}, {speedup.value:.2f} times as fast")
-
-def draw_diagnoses(
-    diagnoses:Mapping[str, Diagnosis],  # words -> what was found
-) -> Svg:
-    "A bar for each pipeline, divided into its stages on one scale, with its verdict."
-    longest = max(sum(e.value for e in found.stages.values()) for found in diagnoses.values())
-    drawing, scale = Svg(720, 58 * len(diagnoses) + 18, "stages of a step, by pipeline"), 420 / max(longest, 1e-12)
-    drawing.text(90, 11, "what each stage adds to a step, as diagnose measured it", "start", 11)
-    for place, (words, found) in enumerate(diagnoses.items()):
-        y, left, word = 58.0 * place + 20, 90.0, 90.0
-        drawing.text(0, y + 18, words)
-        for name, e in found.stages.items():
-            if e.high <= 0: continue
-            drawing.box(left, y, e.value * scale, 26, STAGE_COLORS[name])
-            told = f"{name.replace('_', ' ')} {1000 * e.value:.1f} ms"
-            drawing.box(word, y + 31, 10, 10, STAGE_COLORS[name])
-            drawing.text(word + 14, y + 40, told, "start", 11)
-            left, word = left + e.value * scale, word + 26 + 5.9 * len(told)
-        drawing.text(left + 8, y + 18, f"{1000 * found.step.value:.1f} ms, verdict: {found.verdict}")
-    return drawing
-
 
 # %% ../../nbs/views/08_doctor.ipynb #da486758
 _BY_HAND = dict(reading=COLORS["read"], transform=COLORS["preprocess"], batching=COLORS["other"],
@@ -145,30 +123,6 @@ def plot_rounds(
     beyond = int(((rounds > ax.get_xlim()[1]) | (rounds < ax.get_xlim()[0])).sum().sum())
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
     return label(ax, f"milliseconds of a step{far}")
-
-def draw_fed_steps(
-    fed:pd.DataFrame,   # workers as its index, step_ms, wait_share
-    held_ms:float,      # a step with one batch that lies on the device
-) -> Svg:
-    "A bar for each number of workers: what the loop waits for its batch, and the rest; last the step without a loader."
-    scale, foot = 400 / fed.step_ms.max(), 34 * (len(fed) + 1) + 24
-    drawing = Svg(720, foot + 20, "a step by the number of workers")
-    rest = fed.step_ms * (1 - fed.wait_share)
-    drawing.text(0, 12, f"With {fed.index[-1]} workers the loop hardly waits, but the rest of its step has grown from "
-                 f"{rest.iloc[0]:.0f} to {rest.iloc[-1]:.0f} ms")
-    rows = [(f"{workers} workers", rest[workers], fed.step_ms[workers]) for workers in fed.index]
-    for place, (words, computes, whole) in enumerate([*rows, ("one held batch", held_ms, held_ms)]):
-        y, wide = 34 * place + 22, computes * scale
-        drawing.text(0, y + 18, words)
-        drawing.box(110, y, wide, 26, COLORS["compute"])
-        drawing.text(110 + wide / 2, y + 18, f"{computes:.1f}", "middle", 11, words_on(COLORS["compute"]))
-        drawing.box(110 + wide, y, (whole - computes) * scale, 26, COLORS["read"])
-        drawing.text(116 + whole * scale, y + 18, f"{whole:.1f} ms a step")
-    drawing.line(110 + held_ms * scale, 20, 110 + held_ms * scale, foot - 4, dash="4 2")
-    for left, words, color in ((110, "the rest of the step", "compute"), (270, "waits for its batch", "read")):
-        drawing.box(left, foot + 4, 10, 10, COLORS[color])
-        drawing.text(left + 14, foot + 13, words, "start", 11)
-    return drawing
 
 def plot_workers(
     by_workers:pd.DataFrame,  # a row for each number of workers: everything, model and no_reading, in ms of a step

@@ -30,9 +30,8 @@ from ..engine.ui.controls import Dropdown, Slider, control_widgets
 from ..storage import SimulatedStorage
 
 # %% auto #0
-__all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_limits', 'plot_mixing', 'plot_staging', 'draw_path',
-           'images_per_s', 'describe_storage', 'measure_storage', 'measure_disk', 'this_disk', 'draw_rates',
-           'storage_panel']
+__all__ = ['LAYOUTS', 'draw_flights', 'plot_blocks', 'plot_in_flight', 'plot_mixing', 'plot_staging', 'draw_path', 'images_per_s',
+           'describe_storage', 'measure_storage', 'measure_disk', 'this_disk', 'draw_rates', 'storage_panel']
 
 # %% ../../nbs/views/07_storage.ipynb #w0700004
 if TYPE_CHECKING:
@@ -120,27 +119,6 @@ def plot_in_flight(
     ax.minorticks_off()
     ax.legend(frameon=False, fontsize=8, loc="lower right")
     return label(ax, "reads in flight", "reads / s")
-
-# %% ../../nbs/views/07_storage.ipynb #72e9ad56
-def plot_limits(
-    rates:Mapping[str, float],  # words -> images per second: first what the GPUs take, then what each part allows
-    images:int,                 # in an epoch
-    title:str="",               # the message
-    ax:Axes|None=None,          # where to draw
-) -> Axes:
-    "A bar for each part of the way, with its rate and the seconds of an epoch; what is slower than GPUs stands out."
-    ax = axes(ax, height=0.9 + 0.34 * len(rates))
-    wanted = next(iter(rates.values()))
-    for row, rate in enumerate(rates.values()):
-        ax.barh(row, rate, 0.62, color=COLORS["wait" if rate < wanted else "other" if row else "forward"])
-        ax.annotate(f"{rate:,.0f}: an epoch in {images / rate:,.0f} s", (rate, row), (6, 0),
-                    textcoords="offset points", va="center", fontsize=9)
-    ax.set_yticks(range(len(rates)), list(rates))
-    ax.set(xlim=(0, 1.65 * max(rates.values())), ylim=(len(rates) - 0.5, -0.5))
-    ax.locator_params(axis="x", nbins=5)
-    ax.xaxis.set_major_formatter("{x:,.0f}")
-    return label(ax, "images per second", title=title)
-
 
 # %% ../../nbs/views/07_storage.ipynb #ad9ba6d7
 def plot_mixing(

@@ -36,7 +36,7 @@ from ..engine.base.text import count_text
 
 # %% auto #0
 __all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'draw_phases', 'plot_each_step',
-           'draw_crowding', 'plot_batch_sizes', 'plot_launch_bound', 'plot_step_times', 'Studio', 'studio_panel']
+           'draw_crowding', 'plot_batch_sizes', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
@@ -120,35 +120,6 @@ def plot_batch_sizes(
     ax.set_xticks(sizes, map(str, sizes))
     ax.set_ylim(bottom=0)
     return label(ax, "batch size (images)", "errors on other digits (%)")
-
-# %% ../../nbs/views/04_training.ipynb #gpuv0001
-def plot_launch_bound(
-    steps:pd.DataFrame,  # batch size -> launch_ms and step_ms
-    launch_ms:float,     # that the CPU needs to launch a step of any size
-    fixed_ms:float,      # of the GPU's work, whatever the size
-    image_ms:float,      # of the GPU's work for each image
-    ax:Axes|None=None,   # where to draw
-) -> Axes:
-    "Measured steps over the batch size, beside the time to launch one and the time to compute it."
-    ax, sizes = axes(ax, height=3.2), [2 ** (k / 4) for k in range(4 * math.ceil(math.log2(max(steps.index))) + 1)]
-    ax.axhline(launch_ms, color=COLORS["wait"], ls="--")
-    ax.plot(sizes, [fixed_ms + image_ms * size for size in sizes], color=COLORS["forward"], ls="--")
-    ax.plot(steps.index, steps["launch_ms"], color=COLORS["wait"], marker="o", mfc="none", ls="")
-    ax.plot(steps.index, steps["step_ms"], color=COLORS["update"], marker="o", lw=2)
-    words = (f"the CPU launches it: {launch_ms:.0f} ms (rings: each size)", 1.1, 0.64 * launch_ms, "wait"), (
-        f"the GPU computes it: {fixed_ms:.0f} ms and {image_ms:.2f} an image", 1.1, 0.7 * fixed_ms, "forward"), (
-        "a step, measured", sizes[-1], 1.3 * steps["step_ms"].iloc[-1], "update")
-    for text, x, y, color in words:
-        ax.text(x, y, text, color=COLORS[color], fontsize=9, ha="right" if x == sizes[-1] else "left")
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    ax.set_ylim(0.5 * fixed_ms, 2 * steps["step_ms"].max())
-    ax.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
-    ax.minorticks_off()
-    ax.set_xticks([*steps.index], [f"{size:,}" for size in steps.index])
-    crossing = (launch_ms - fixed_ms) / image_ms
-    ax.set_title(f"A step takes the longer of the two; they cross at {crossing:.0f} images", fontsize=10, loc="left")
-    return label(ax, "batch size (images)", "ms a step")
 
 # %% ../../nbs/views/04_training.ipynb #e570f394
 def plot_step_times(
@@ -350,7 +321,7 @@ class _StudioCurves:
     def drawing(self) -> Svg:
         "The two charts side by side."
         samples = Axis("thousand samples seen", 0, self.thousands)
-        loss = _HalfChart(samples, Axis("training loss (nats, log scale)", 1e-3, 10, log=True), 350, 250)
+        loss = _HalfChart(samples, Axis("training loss (log scale)", 1e-3, 10, log=True), 350, 250)
         right = _HalfChart(samples, Axis("validation accuracy (%)", 80, 100), 350, 250)
         for chart, old, new, color in ((loss, self.before[0], self.losses, COLORS["forward"]),
                                        (right, self.before[1], self.accuracies, COLORS["update"])):

@@ -17,7 +17,3 @@ def device_seconds(forward, backward, synchronize):
 def accumulate(model, micro_batches, loss_fn):
     samples = sum(len(x) for x, _ in micro_batches)
     for x, y in micro_batches: (loss_fn(model(x), y) * len(x) / samples).backward()
-
-
-def launched_ms(launches, launch_us, kernel_us):
-    return (launches * max(launch_us, kernel_us) + min(launch_us, kernel_us) - launch_us) / 1000

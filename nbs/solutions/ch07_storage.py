@@ -22,7 +22,3 @@ def next_step(reads_per_s, read_bytes, most_reads_per_s, most_bytes_per_s):
     if reads_per_s * read_bytes >= 0.9 * most_bytes_per_s: return "fewer bytes"
     if reads_per_s >= 0.9 * most_reads_per_s: return "larger reads"
     return "more in flight"
-
-
-def samples_per_shard(images, world_size, workers, shards_each):
-    return images // (world_size * workers * shards_each) or None

@@ -1,4 +1,3 @@
-import random
 from statistics import median
 
 
@@ -6,13 +5,6 @@ def stages_of_rounds(rounds):
     def cost(more, less): return max(0, median(ms[more] - ms[less] for ms in rounds))
     return dict(reading=cost("everything", "no_reading"), transform=cost("no_reading", "no_transform"),
                 batching=cost("no_transform", "same_batch"), computing=median(ms["same_batch"] for ms in rounds))
-
-
-def verdict(rounds):
-    def leader(drawn): return max(rounds[0], key=lambda stage: median(ms[stage] for ms in drawn))
-    draws = [leader(random.choices(rounds, k=len(rounds))) for _ in range(1000)]
-    top = max(set(draws), key=draws.count)
-    return top if draws.count(top) >= 950 else "inconclusive"
 
 
 def ailment(): return "preprocessing"  # its collate works on every pixel again and again

@@ -165,7 +165,7 @@ class Notebook:
         if page.url.startswith(f"{url}/lab"):
             page.evaluate("path => void window.jupyterapp.commands.execute('docmanager:open', {path})", name)
         else: page.goto(f"{url}/lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={token}")
-        page.wait_for_function(IDLE, arg=name, timeout=60_000)
+        page.wait_for_function(IDLE, arg=name, timeout=60_000, polling=50)  # not in each frame
 
     def close(self):
         "Close the notebook's tab in JupyterLab; the kernel lives on."

@@ -89,7 +89,7 @@ def opened(desk, server):
     "Opens a lesson in the one page, beside a kernel that is there already."
     def open_(path):
         notebook = desk.open(path)
-        notebook.page.wait_for_function(RENDERED, timeout=30_000)
+        notebook.page.wait_for_function(RENDERED, timeout=30_000, polling=50)
         return notebook
     yield open_
     desk.clear()

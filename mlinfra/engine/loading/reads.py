@@ -20,7 +20,7 @@ from ..base.sample_statistics import percentile
 from .page_cache import cached_share, drop_cache
 
 # %% auto #0
-__all__ = ['Reads', 'block_starts', 'measure_reads', 'read_block', 'NotedReads']
+__all__ = ['Reads', 'block_starts', 'measure_reads', 'read_block']
 
 # %% ../../../nbs/engine/loading/reads.ipynb #r0700004
 if TYPE_CHECKING:
@@ -159,28 +159,3 @@ def read_block(
     import torch
     count = -1 if size is None else nonnegative_int("size", size)
     return torch.from_numpy(np.fromfile(path, np.uint8, count, offset=nonnegative_int("start", start)))
-
-# %% ../../../nbs/engine/loading/reads.ipynb #n0700001
-class NotedReads:
-    "A reader that notes in a file, which all processes share, when each of its reads began and ended."
-    def __init__(
-        self,
-        read:Callable[..., Any],   # does the reads, such as a `SimulatedStorage`
-        log:str|os.PathLike,       # the file; a line is added for each read
-    ): self.read, self.log = read, os.fspath(log)
-
-    def __call__(self, *where: Any) -> Any:
-        begin = time.monotonic()  # one clock for all processes
-        raw = self.read(*where)
-        with open(self.log, "a", encoding="utf-8") as file: file.write(f"{begin!r} {time.monotonic()!r}\n")
-        return raw
-
-    def spans(
-        self,
-        start:float,  # by time.monotonic
-        end:float,
-    ) -> list[tuple[float, float]]:  # seconds after `start`
-        "Begin and end of the reads between two moments, cut at both."
-        with open(self.log, encoding="utf-8") as file: spans = [tuple(map(float, line.split())) for line in file]
-        return [(max(b, start) - start, min(e, end) - start) for b, e in spans if b < end and e > start]
-

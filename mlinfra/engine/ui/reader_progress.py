@@ -35,7 +35,7 @@ class Lesson:
 _ONE, _TWO, _THREE, _FOUR = "I One device", "II Feeding it", "III Numbers in memory", "IV Many devices"
 _FIVE = "V Watching and running"
 LESSONS = {  # in the order of reading
-    "01": Lesson(_ONE, "Arithmetic", 40, 3, 3), "02": Lesson(_ONE, "Data", 45, 3, 4),
+    "01": Lesson(_ONE, "Arithmetic", 40, 3, 3), "02": Lesson(_ONE, "Data", 30, 2, 3),
     "03": Lesson(_ONE, "Models", 45, 3, 3), "04": Lesson(_ONE, "Training", 30, 3, 3),
     "05": Lesson(_ONE, "Inference", 35, 4, 4), "06": Lesson(_TWO, "Workers", 30, 3, 3),
     "07": Lesson(_TWO, "Storage", 30, 3, 3), "08": Lesson(_TWO, "Doctor", 30, 3, 3),

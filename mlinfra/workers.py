@@ -36,15 +36,6 @@ class Photos(Dataset):
         with Image.open(self.paths[i % len(self.paths)]) as file: picture = file.convert("RGB").resize((224, 224))
         return torch.from_numpy(np.array(picture)).permute(2, 0, 1), i % 10
 
-# %% ../nbs/06_workers.ipynb #314e4b5c
-class Remote(Dataset):
-    "1,536 samples that take 3 ms to arrive, and no work at all."
-    def __len__(self) -> int: return 1536
-
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
-        time.sleep(0.003)  # the store answers after 3 ms
-        return torch.zeros(3, 32, 32), i % 10
-
 # %% ../nbs/06_workers.ipynb #9257cdeb
 PUBLISHED = {  # workers -> (train seconds, evaluation seconds); Gluon on a p3.2xlarge, 2018; accuracy 0.98
     0: (12.96, 4.154), 2: (6.167, 2.499), 4: (4.04, 2.589), 6: (3.765, 2.61), 8: (3.94, 2.666),

@@ -14,15 +14,14 @@ from ..data import epoch_orders
 from ..engine.ui.charts import nice_limit
 from ..engine.base.checks import ceil_div, positive_int
 from ..engine.ui.figures import axes, figure, label
-from ..engine.ui.palette import COLORS, WHITE, words_on
+from ..engine.ui.palette import COLORS, words_on
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.ui.controls import Slider, Switch
 from ..engine.base.text import count_text
 
 # %% auto #0
-__all__ = ['plot_images', 'plot_crops', 'plot_calls', 'plot_parts', 'plot_learning', 'plot_stages', 'plot_decoding',
-           'draw_orders', 'order_panel', 'describe_orders']
+__all__ = ['plot_images', 'plot_crops', 'plot_calls', 'plot_learning', 'draw_orders', 'order_panel', 'describe_orders']
 
 # %% ../../nbs/views/02_data.ipynb #ecfc87d0
 if TYPE_CHECKING:
@@ -91,19 +90,6 @@ def plot_calls(
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     return label(ax, "images n (log scale)", "microseconds (log scale)")
 
-# %% ../../nbs/views/02_data.ipynb #feb72456
-def plot_parts(
-    parts:Mapping[str, float],  # name -> what it costs
-    unit:str,                   # of the costs
-    ax:Axes|None=None,          # where to draw
-) -> Axes:
-    "A bar for each part, with its number."
-    ax = axes(ax, height=0.6 + 0.32 * len(parts))
-    ax.bar_label(ax.barh(list(parts), list(parts.values()), color=COLORS["wait"]), fmt=" %.3g", fontsize=9)
-    ax.invert_yaxis()
-    ax.margins(x=0.12)
-    return label(ax, unit)
-
 # %% ../../nbs/views/02_data.ipynb #07e3b380
 def plot_learning(
     runs:dict[str, pd.DataFrame],  # name -> columns samples, seconds, valid_loss
@@ -126,50 +112,6 @@ def plot_learning(
     label(left, "samples seen (log scale)", "validation loss (log scale)", "per sample")
     label(right, "seconds (log scale)", title="per second")
     return left
-
-# %% ../../nbs/views/02_data.ipynb #57c42afd
-_STAGE_COLORS = {"read": "other", "decode": "read", "to tensor": "copy", "crop": "plum", "to floats": "forward"}
-
-def plot_stages(
-    ways:Mapping[str, Mapping[str, float]],  # way -> stage -> milliseconds a photograph
-    title:str="",                            # what the picture says
-    ax:Axes|None=None,                       # where to draw
-) -> Axes:
-    "A bar for each way, made of its stages, with its sum and how it changed from the bar above."
-    ax, before = axes(ax, height=0.9 + 0.36 * len(ways)), None
-    longest = max(sum(ms for _, ms in stages.items()) for stages in ways.values())
-    for place, stages in enumerate(ways.values()):
-        left = 0.0
-        for stage, ms in stages.items():
-            color = COLORS[_STAGE_COLORS[stage]]
-            ax.barh(place, ms, left=left, color=color, edgecolor=WHITE)
-            if ms > 0.07 * longest and (place == 0 or stage == "to tensor"):
-                words = stage.replace(" ", "\n") if place else stage
-                ax.text(left + ms / 2, place, words, va="center", ha="center", fontsize=7, color=words_on(color))
-            left += ms
-        change = "" if before is None else f" ({left / before - 1:+.0%})".replace("-", "\N{MINUS SIGN}")
-        ax.text(left, place, f" {left:.2f}{change}", va="center", fontsize=9)
-        before = left
-    ax.set_yticks(range(len(ways)), list(ways))
-    ax.invert_yaxis()
-    ax.margins(x=0.18)
-    return label(ax, "milliseconds of one core for a photograph", title=title)
-
-def plot_decoding(
-    kilobytes:Sequence[float],                                          # of each file
-    decoders:Mapping[str, tuple[Sequence[float], float, float]],        # name -> ms of each file; ms a kB, ms at 0 kB
-    title:str="",                                                       # what the picture says
-    ax:Axes|None=None,                                                  # where to draw
-) -> Axes:
-    "What each file takes to decode, by its size, with a line through the points of each decoder."
-    ax, end = axes(ax), max(kilobytes) * 1.04
-    for (name, (times, slope, start)), color in zip(decoders.items(), (COLORS["wait"], COLORS["forward"])):
-        ax.plot(kilobytes, times, "o", color=color, markersize=5)
-        ax.plot([0, end], [start, start + slope * end], color=color, linewidth=1)
-        side = dict(ha="right", va="bottom") if start == max(line[2] for line in decoders.values()) else dict(va="top")
-        ax.text(end / 4, start + slope * end / 4, f"  {name}  ", color=color, **side)
-    ax.set(xlim=(0, end), ylim=(0, None))
-    return label(ax, "size of the file (kB)", "decoding (ms)", title)
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
 _BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]

@@ -162,11 +162,9 @@ _BLOCKS = {
         ("1 × 1 convolution", 64), ("batch norm, ReLU", 64), ("3 × 3 convolution", 64), ("batch norm, ReLU", 64),
         ("1 × 1 convolution", 256), ("batch norm, ReLU", 256)))}  # name -> channels of the input, layers and channels
 
-def draw_blocks(
-    kept:bool=True,  # with a bar for each tensor that backward needs; False: only the layers
-) -> Svg:
-    "A basic block and a bottleneck, side by side, layer by layer."
-    drawing = Svg(740, 230 if kept else 200, "the layers of a basic block and of a bottleneck")
+def draw_blocks() -> Svg:
+    "A basic block and a bottleneck, side by side, layer by layer, with a bar for each tensor that backward needs."
+    drawing = Svg(740, 230, "the layers of a basic block and of a bottleneck")
     for left, (name, (inputs, layers)) in zip((0.0, 360.0), _BLOCKS.items()):
         drawing.text(left, 14, name, size=13)
         drawing.text(left + 22, 38, f"input, {inputs} channels", size=11)
@@ -174,12 +172,12 @@ def draw_blocks(
             last, top = row == len(layers) - 1, 52 + 24 * row
             words = layer.replace(",", ", + input,") if last else layer
             drawing.text(left + 22, top + 12, words, size=11)
-            wide = 0.5 * channels if kept else 0
-            if kept: drawing.box(left + 190, top, wide, 16, COLORS["read"], hover=f"{words}: {channels} values")
-            drawing.text(left + 196 + wide, top + 12, str(channels) if kept else f"{channels} channels", size=11)
+            wide = 0.5 * channels
+            drawing.box(left + 190, top, wide, 16, COLORS["read"], hover=f"{words}: {channels} values")
+            drawing.text(left + 196 + wide, top + 12, str(channels), size=11)
         _draw_shortcut(drawing, left + 8, 34, 48 + 24 * len(layers))
         values = sum(channels for _, channels in layers)
-        if kept: drawing.text(left + 22, 72 + 24 * len(layers), f"kept at each place: {values} values")
+        drawing.text(left + 22, 72 + 24 * len(layers), f"kept at each place: {values} values")
     return drawing
 
 def _draw_shortcut(drawing: Svg, left: float, top: float, bottom: float) -> None:

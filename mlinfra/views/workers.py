@@ -15,10 +15,9 @@ from ..engine.base.checks import ceil_div
 from ..engine.base.machine import usable_cores
 from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
-from ..engine.workers.worker_sweep import (
-    Blur, SweepRow, SweepTask, check_workers, run_parts, summarise, sweep_rows)
+from ..engine.workers.worker_sweep import Blur, SweepRow, SweepTask, check_workers, summarise, sweep_rows
 from ..engine.ui.figures import axes, label, log_ticks
-from ..engine.ui.palette import COLORS, words_on
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.base.text import count_text, duration_text
@@ -27,8 +26,7 @@ from ..engine.workers.worker_curve import WorkerCurve, fit_curve
 from ..workers import PUBLISHED, verdict
 
 # %% auto #0
-__all__ = ['error_text', 'plot_steps', 'plot_bill', 'plot_ways', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost',
-           'workers_panel']
+__all__ = ['error_text', 'plot_steps', 'plot_ways', 'draw_sweep', 'example_sweep', 'SweepDesk', 'blur_cost', 'workers_panel']
 
 # %% ../../nbs/views/06_workers.ipynb #u0600004
 if TYPE_CHECKING:
@@ -49,54 +47,27 @@ def error_text(
 
 # %% ../../nbs/views/06_workers.ipynb #94ee97c2
 def plot_steps(
-    measured:Mapping[int, float],   # number of workers -> time of a step, or of an epoch
+    measured:Mapping[int, float],   # number of workers -> milliseconds of a step
     predicted:Mapping[int, float],  # of the same numbers, by the formula
-    ax:Axes|None=None,              # where to draw
-    y:str="a step (ms)",            # what is timed, with its unit
     title:str="",                   # the finding, in a few words
+    ax:Axes|None=None,              # where to draw
 ) -> Axes:
-    "Times over workers, on a logarithmic axis: measured solid, by the formula hollow, and how much longer in percent."
-    ax, names, colors = axes(ax, height=2.6), [str(n) for n in measured], (COLORS["forward"], COLORS["wait"])
-    ax.plot(names, list(measured.values()), "o-", color=colors[0])
-    ax.plot(names, [predicted[n] for n in measured], "o--", ms=9, mfc="none", color=colors[1])
-    for name, (n, real) in zip(names, measured.items()):
-        words = error_text(real, predicted[n], False)
-        ax.annotate(words, (name, max(real, predicted[n])), (2, 7), textcoords="offset points", fontsize=8)
-    for height, words, color in zip((0.16, 0.05), ("measured", "by the formula"), colors):
-        ax.text(0.03, height, words, color=color, transform=ax.transAxes)
-    times = [*measured.values(), *(predicted[n] for n in measured)]
-    ax.set(yscale="log", ylim=(0.6 * min(times), 1.6 * max(times)))
+    "A step over workers, both axes logarithmic: measured solid, by the formula hollow, each with its milliseconds."
+    ax, counts = axes(ax, height=3.0), list(measured)
+    for times, style, words, color, above in ((measured, "o-", "measured", "forward", True),
+                                              (predicted, "o--", "the formula", "wait", False)):
+        heights, look = [times[n] for n in counts], dict(color=COLORS[color], fontsize=9, textcoords="offset points")
+        ax.plot(counts, heights, style, color=COLORS[color], mfc=COLORS[color] if above else "none")
+        for n, height in zip(counts, heights):
+            if not above and round(height) == round(measured[n]): continue  # one number for both
+            ax.annotate(f"{height:.0f}", (n, height), (2, 6) if above else (-4, -12), **look)
+        ax.annotate(words, (counts[-1], heights[-1]), (22, 0), va="center", **look)
+    ax.set(xscale="log", yscale="log", xlim=(0.85 * counts[0], 1.8 * counts[-1]),
+           ylim=(0.7 * min([*measured.values(), *predicted.values()]), 1.5 * max(measured.values())))
     log_ticks(ax.yaxis)
-    return label(ax, "workers", y, title)
-
-# %% ../../nbs/views/06_workers.ipynb #2fc7c724
-def plot_bill(
-    frame:pd.DataFrame,   # from `sweep_workers`
-    ax:Axes|None=None,    # where to draw
-) -> Axes:
-    "Where the time of a run went, in milliseconds: a bar for each number of workers."
-    parts, steps = 1000 * run_parts(frame).clip(lower=0), count_text(int(frame.iterations[0]), "step")
-    named = dict(waiting=(f"waiting, {steps}", "wait"), computing=(f"computing, {steps}", "compute"),
-                 first_step=("slow first step", "copy"), start_and_end=("start and end", "other"))
-    ax, names, left = axes(ax, height=0.9 + 0.55 * len(frame)), [f"{n} workers" for n in frame.workers], 0.0
-    colors = [COLORS[color] for _, color in named.values()]
-    for part, color in zip(named, colors):
-        ax.barh(names, parts[part], 0.55, left=left, color=color)
-        left = left + parts[part].values
-    for i, row in enumerate(parts[list(named)].values): _name_parts(ax, i, row, max(left), colors)
-    ax.invert_yaxis()
-    label(ax, "ms of a run").grid(axis="y", visible=False)
-    entries = [ax.barh([names[0]], [0], color=color) for color in colors]
-    ax.legend(entries, [words for words, _ in named.values()], frameon=False, fontsize=8, loc="lower left",
-              bbox_to_anchor=(0, 1), ncols=4)
-    return ax
-
-def _name_parts(ax: Axes, row: int, parts: Sequence[float], widest: float, colors: Sequence[str]) -> None:
-    "Milliseconds, written into the parts that are wide enough."
-    left = 0.0
-    for ms, color in zip(parts, colors):
-        if ms > 0.04 * widest: ax.text(left + ms / 2, row, f"{ms:.0f}", ha="center", va="center", color=words_on(color))
-        left += ms
+    ax.set_xticks(counts, [str(n) for n in counts])
+    ax.minorticks_off()
+    return label(ax, "workers", "a step (ms)", title)
 
 # %% ../../nbs/views/06_workers.ipynb #w6waysf1
 def plot_ways(

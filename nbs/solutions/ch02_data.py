@@ -1,9 +1,5 @@
+import math
 import random
-import struct
-from collections import Counter
-
-
-def idx_shape(raw): return struct.unpack(f">{raw[3]}I", raw[4:4 + 4 * raw[3]])
 
 
 def epoch_order(samples, seed, epoch):
@@ -12,9 +8,8 @@ def epoch_order(samples, seed, epoch):
     return order
 
 
-def balancing_weights(labels):
-    counts = Counter(labels)
-    return [1 / counts[label] for label in labels]
+def workers_for(cores, gpus, images_per_s, ms):
+    return max(1, min(math.ceil(images_per_s * ms / 1000), cores // gpus))
 
 
 def store_as(images, epochs, jpeg_bytes, pixel_bytes, decode_s, bytes_per_s, free_bytes):

@@ -18,9 +18,5 @@ def prefetched(load, count, depth):
     for _ in range(count): yield ready.get()
 
 
-def divided_batches(sizes, batch_size):
-    return sum(-(-n // batch_size) for n in sizes), sum(n % batch_size for n in sizes)
-
-
 def share(samples, rank, ranks, worker, workers):
     return range(rank * workers + worker, samples, ranks * workers)

@@ -33,8 +33,7 @@ from ..train.observers import TrainingRun
 from ...training import History, Step, fit
 
 # %% auto #0
-__all__ = ['which_worker', 'Blur', 'SweepRow', 'SweepTask', 'measure_workers', 'check_workers', 'sweep_rows', 'summarise',
-           'run_parts']
+__all__ = ['which_worker', 'Blur', 'SweepRow', 'SweepTask', 'measure_workers', 'check_workers', 'sweep_rows', 'summarise']
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #t0600004
 if TYPE_CHECKING:
@@ -288,14 +287,3 @@ def summarise(
     cores = usable_cores()
     result["note"] = ["" if n <= cores else f"more than the {cores} usable cores" for n in result.index]
     return result.reset_index()
-
-# %% ../../../nbs/engine/workers/worker_sweep.ipynb #20dccaf1
-def run_parts(
-    frame:pd.DataFrame,  # from `summarise`
-) -> pd.DataFrame:       # seconds
-    "The time of each run in parts: waiting and computing of its usual steps, the slow first step, start and end."
-    import pandas as pd
-    rows = frame.set_index("workers")
-    parts = dict(waiting=rows.wait_seconds * rows.iterations, computing=rows.busy_seconds * rows.iterations,
-                 first_step=rows.first_seconds)
-    return pd.DataFrame(parts | dict(start_and_end=rows.train_seconds - sum(parts.values())))

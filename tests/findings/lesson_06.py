@@ -46,7 +46,7 @@ CASES = {
     "w6n00002": [
         (loaders(28.0, 28.0, cores=1), "the workers take turns on it"),
         (loaders(14.0, 14.0), "hold up a loop with several threads"),
-        (loaders(28.7, 15.0), "Four share 2 cores, so each needs 60.0 ms, and together they are hardly faster"),
+        (loaders(28.7, 15.0), "Four share 2 cores, so each needs 60.0 ms, and together they are no faster"),
         (loaders(28.7, 7.5, cores=8), "Four deliver one every 7.5 ms"),
     ],
     "w6000003": [

@@ -132,6 +132,7 @@ class Bottleneck(nn.Module):
 
     def __init__(self, inputs: int, width: int, stride: int = 1):
         super().__init__()
+        width = positive_int("width", width)
         outputs = width * self.expansion
         self.conv1, self.bn1 = _conv(inputs, width, 1), nn.BatchNorm2d(width)
         self.conv2, self.bn2 = _conv(width, width, 3, stride), nn.BatchNorm2d(width)

@@ -174,7 +174,7 @@ def test_panels_live_as_long_as_their_kernel(lesson, server, page):
     again = lesson(path.name)
     panel = Panel(again, "schedule")
     panel.press("micro-batch", "ArrowRight")
-    panel.says("625 iterations")
+    panel.says("2,500 iterations")
     assert not dirty(again)
     again.command("kernelmenu:shutdown")
     again.close()

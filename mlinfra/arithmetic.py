@@ -166,12 +166,13 @@ def loop_seconds(
     loader:Iterable,            # of 70 batches or more
     step:Callable[[Any], Any],  # computes a batch, and ends when the device is done
 ) -> tuple[float, float]:
-    "Seconds of an iteration, and how many of them it waits for its batch: means of 50 iterations, after 20 others."
+    "Seconds of an iteration and of its wait for a batch: means of 50, after 20 others. ValueError if there are fewer."
     batches, waited = iter(loader), 0.0
     for number in range(70):
         if number == 20: start, waited = time.perf_counter(), 0.0  # the first 20 start the workers or were loaded ahead
         asked = time.perf_counter()
-        batch = next(batches)
+        try: batch = next(batches)
+        except StopIteration: raise ValueError(f"loader must have at least 70 batches, got {number}") from None
         waited += time.perf_counter() - asked
         step(batch)
     return (time.perf_counter() - start) / 50, waited / 50

@@ -95,9 +95,7 @@ def become(connection, streams, begins, place, command, env, cwd):
         if threads := env.get("OMP_NUM_THREADS"):  # read when PyTorch was loaded
             import torch
             torch.set_num_threads(int(threads))
-        if place and fork_server.SPENT in env:
-            fork_server.use(place[0], int(place[1]))
-            if "ipykernel_launcher" not in command: fork_what_is_spawned()
+        if place and fork_server.SPENT in env: fork_server.use(place[0], int(place[1]))
         run(*command[1:])
         status = 0
     except SystemExit as error: status = error.code if isinstance(error.code, int) else int(bool(error.code))
@@ -106,12 +104,6 @@ def become(connection, streams, begins, place, command, env, cwd):
         traceback.print_exc()
         sys.last_value = error  # as Python's own end has it
     finally: leave(status)
-
-
-def fork_what_is_spawned():
-    "A process that a script would start anew, as served models are, comes from the fork server too."
-    from multiprocessing.context import _concrete_contexts
-    if fork_server.APART not in os.environ: _concrete_contexts["spawn"] = _concrete_contexts["forkserver"]
 
 
 def run(first, *words):

@@ -301,6 +301,16 @@ dist.all_gather(weights, next(model.parameters()).detach())
 assert torch.equal(*weights) and len(loader) == 1, "32 of 64 images for each rank"
 assert all(p.grad.any() for p in model.parameters())
 """
+TOKENS = MODEL + """
+from types import SimpleNamespace
+my_dataset, my_tokens = images, [dict(ids=torch.arange(4)) for _ in range(256)]
+def MyModel(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+class MyTransformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(4, 4)
+    def forward(self, ids): return SimpleNamespace(loss=self.words(ids).square().mean())
+"""
 JPEGS = """
 import os
 from PIL import Image
@@ -371,6 +381,7 @@ YOURS = {
                              forked=False),
     "04_training-python-0": Yours(MODEL, "assert len(history.epochs) == 3"),
     "05_inference-python-0": Yours(MODEL),
+    "06_workers-python-0": Yours(TOKENS, forked=False),
     "07_storage-python-0": Yours(SHARD, "assert images.shape == (256, 3, 32, 32) and labels.max() == 9", forked=False),
     "09_precision-python-0": Yours(MODEL, "assert scaler.get_scale() > 0 and i == 4"),
     "10_memory-python-0": Yours(MODEL + PHOTOS),

@@ -101,7 +101,7 @@ PARALLEL_CASES = (
     ParallelCase("many runs", 11, ("bbbb", "BBBB"), ("b", "B"), "nothing"),
     ParallelCase("data parallel", 11, ("bbbb", "bbbb"), ("f", "g"), "gradients"),
     ParallelCase("sharded", 12, ("ffff", "gggg"), ("f", "g"), "weights, gradients"),
-    ParallelCase("pipeline", 13, ("bb--", "--bb"), ("b", "b"), "activations, once"),
+    ParallelCase("pipeline", 13, ("bb--", "--bb"), ("b", "b"), "activations, at the cut"),
     ParallelCase("tensor parallel", 14, ("ffff", "gggg"), ("b", "b"), "activations, each layer"),
 )
 _CASE_WIDTH, _LEFT_OF_CASE = 148, 4

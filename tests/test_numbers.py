@@ -584,7 +584,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.record.tracker_writers.to_mlflow.every engine.precision.layer_costs.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
-        lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
+        lab.lifetimes.Film.peak.step lab.lifetimes.Film.end.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
         engine.memory.footprint.rank_footprint.*
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices

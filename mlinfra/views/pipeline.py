@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..engine.ui.bars import BarAxis, draw_key, paint
-from ..engine.ui.charts import Axis, nice_limit
+from ..engine.ui.charts import Axis
 from ..engine.base.checks import one_of, positive_float, positive_int
 from ..engine.ui.live import LivePanel
 from ..engine.pipeline.schedules import SCHEDULES, SEVERAL_STAGES, schedule, simulate_schedule
@@ -39,6 +39,8 @@ __all__ = ['MOST_RANKS', 'MOST_SECONDS', 'draw_schedule', 'plot_runs', 'plot_ste
 # %% ../../nbs/views/13_pipeline.ipynb #ac488d9a
 _COLOR = {FORWARD: COLORS["forward"], BACKWARD: COLORS["backward"],
           INPUTS: COLORS["backward"], WEIGHTS: COLORS["update"]}
+_LATER = {FORWARD: COLORS["plum"], BACKWARD: COLORS["copy"],
+          INPUTS: COLORS["copy"], WEIGHTS: COLORS["earth"]}  # of a rank's second stage, and those after it
 _SHORT = {FORWARD: "forward", BACKWARD: "backward", INPUTS: "inputs", WEIGHTS: "weights"}
 _WORDS = {FORWARD: "forward", BACKWARD: "backward",
           INPUTS: "backward, inputs only", WEIGHTS: "backward, weights only"}
@@ -58,17 +60,19 @@ def draw_schedule(
     moment:float|None=None,        # what comes later is left out; None: nothing
     axis:Axis|None=None,           # of time; None: it ends with the timeline
     solid:bool=False,              # the timeline was recorded, not simulated
+    until:float|None=None,         # only the beginning is drawn, up to here; None: all
 ) -> Svg:
     """A row for each rank, a box for each operation with its micro-batch, grey where the rank waits; a rank's later
-    stages are underlined. Under the row stands how many micro-batches' activations it keeps, and of how many."""
+    stages have colours of their own. Under the row stands how many micro-batches it keeps at most, and of how many."""
     timeline, height = timeline.from_zero(), positive_float("height", height)
-    axis, rows = axis or Axis("time (units)", 0, timeline.seconds), _RankRows(height, 2 if measured else 1)
+    shown = timeline.seconds if until is None else positive_float("until", until)
+    axis, rows = axis or Axis("time (units)", 0, shown), _RankRows(height, 2 if measured else 1)
     bars = BarAxis(axis, 54, 600)
     foot = rows.top(timeline.world_size)
-    drawing = Svg(756, foot + 58, "what each rank does", scale=(axis, height))
+    drawing = Svg(756, foot + (76 if _has_later(timeline) else 58), "what each rank does", scale=(axis, height))
     for rank in range(timeline.world_size): drawing.text(0, rows.top(rank) + 0.7 * height, f"rank {rank}", size=11)
-    _draw_events(drawing, timeline, bars, rows, moment, hollow=not solid)
-    _draw_kept(drawing, timeline, bars, rows, moment)
+    _draw_events(drawing, timeline, bars, rows, until if moment is None else moment, hollow=not solid)
+    _draw_kept(drawing, timeline, bars, rows, moment, shown)
     if measured:
         below = _RankRows(height, 2, height + 2)
         _draw_events(drawing, measured.from_zero(), bars, below, moment, hollow=False)
@@ -106,8 +110,8 @@ def _draw_events(
         end = event.end if moment is None else min(event.end, moment)
         x, y = bars.place(event.start), rows.top(event.rank)
         width = max(bars.place(end) - x - 0.8, 0.4)  # a thin line of background between neighbours
-        _draw_operation(drawing, event.operation, (x, y, width, rows.height), hollow, _event_text(event, hollow))
-        if event.operation.stage >= timeline.world_size: drawing.box(x, y + rows.height - 4, width, 4, "currentColor")
+        color = (_LATER if event.operation.stage >= timeline.world_size else _COLOR)[event.operation.kind]
+        _draw_operation(drawing, event, (x, y, width, rows.height), color, hollow)
 
 def _event_text(event: TimedOperation, hollow: bool) -> str:
     "An operation for those who point at it."
@@ -115,20 +119,20 @@ def _event_text(event: TimedOperation, hollow: bool) -> str:
     return f"{'' if hollow else 'measured: '}{what}: {digits_text(event.start, 4)} to {digits_text(event.end, 4)}"
 
 def _draw_operation(
-    drawing: Svg, operation: Operation, place: tuple[float, float, float, float], hollow: bool, hover: str,
+    drawing: Svg, event: TimedOperation, place: tuple[float, float, float, float], color: str, hollow: bool,
 ) -> None:
     x, y, width, height = place
-    color, size = _COLOR[operation.kind], f'width="{width:.2f}" height="{height:.2f}"'
-    drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" {size}', paint(color, hollow), hover)
-    if width < 7 * len(str(operation.micro_batch)): return
+    size, number = f'width="{width:.2f}" height="{height:.2f}"', str(event.operation.micro_batch)
+    drawing.shape(f'<rect x="{x:.2f}" y="{y:.2f}" {size}', paint(color, hollow), _event_text(event, hollow))
+    if width < 7 * len(number): return
     ink = "currentColor" if hollow else words_on(color)
-    drawing.text(x + width / 2, y + 0.7 * height, str(operation.micro_batch), "middle", 11, ink)
+    drawing.text(x + width / 2, y + 0.7 * height, number, "middle", 11, ink)
 
 def _draw_kept(
-    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _RankRows, moment: float | None,
+    drawing: Svg, timeline: Timeline, bars: BarAxis, rows: _RankRows, moment: float | None, shown: float,
 ) -> None:
-    "Under each rank a strip as high as what it keeps, and beside it the number."
-    most, end = max(map(timeline.peak, range(timeline.world_size))), timeline.seconds if moment is None else moment
+    "Under each rank a strip as high as what it keeps, and beside it the number; the strip ends where `shown` does."
+    most, end = max(map(timeline.peak, range(timeline.world_size))), shown if moment is None else moment
     words = "at most" if moment is None else "keeps"
     batch = len({event.operation.micro_batch for event in timeline.events})
     for rank in range(timeline.world_size):
@@ -156,8 +160,12 @@ def _doing(events: Sequence[TimedOperation], moment: float) -> str:
     if now: return f"{_SHORT[now.kind]} {now.micro_batch}"
     return "waits" if any(e.start >= moment for e in events) else "has finished"
 
+def _has_later(timeline: Timeline) -> bool:
+    "Whether ranks have more than one stage."
+    return timeline.last_stage >= timeline.world_size
+
 def _legend(drawing: Svg, timeline: Timeline, y: float, hollow: bool) -> Svg:
-    "The kinds that occur, in words."
+    "The kinds that occur, in words; those of later stages in a second line."
     entries = [(_WORDS[kind], _COLOR[kind]) for kind in _used(timeline)]
     draw_key(drawing, y, entries, 54, hollow)
     x = 54 + sum(34 + 6.3 * len(words) for words, _ in entries)
@@ -165,9 +173,9 @@ def _legend(drawing: Svg, timeline: Timeline, y: float, hollow: bool) -> Svg:
     drawing.text(x + 17, y + 10, "idle: bubble", size=11)
     drawing.parts.append(f'<rect x="{x + 104:.1f}" y="{y:.1f}" width="12" height="12" {_KEPT}/>')
     drawing.text(x + 121, y + 10, "micro-batches kept", size=11)
-    x += 244
-    if timeline.last_stage < timeline.world_size: return drawing
-    return drawing.text(x, y + 10, "underlined: a later stage", size=11)
+    if not _has_later(timeline): return drawing
+    later = [(f"{_WORDS[kind]}, a later stage", _LATER[kind]) for kind in _used(timeline)]
+    return draw_key(drawing, y + 18, later, 54, hollow)
 
 # %% ../../nbs/views/13_pipeline.ipynb #f2f92221
 def plot_runs(
@@ -325,8 +333,13 @@ def show_setup(
     _check_stages(setup)
     timeline = setup.timeline()
     most = max(timeline.seconds, measured.seconds if measured else 0)
-    axis = Axis("time (units: a rank's forward of one micro-batch)", 0, nice_limit(most))
+    axis = Axis("time (units: a rank's forward of one micro-batch)", 0, _axis_end(most))
     return setup.describe(), draw_schedule(timeline, 22, measured, moment, axis)
+
+def _axis_end(most: float) -> float:
+    "A little more than `most`, the same for schedules of nearly equal length: a multiple of a quarter of its power."
+    step = 10 ** math.floor(math.log10(most)) / 4
+    return step * math.ceil(most / step - 1e-9)
 
 def _check_stages(setup: PipelineSetup) -> None:
     "ValueError in the panel's words where the schedule does not divide a rank's part or the batch so."

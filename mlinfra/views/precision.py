@@ -20,7 +20,7 @@ from ..engine.ui.svg import Svg
 
 # %% auto #0
 __all__ = ['describe_value', 'draw_value', 'live_formats', 'formats_panel', 'draw_gradients', 'loss_scale_panel',
-           'describe_scale', 'plot_losses', 'plot_scales', 'plot_sums', 'plot_devices', 'plot_gradients',
+           'describe_scale', 'plot_losses', 'plot_ends', 'plot_scales', 'plot_sums', 'plot_devices', 'plot_gradients',
            'plot_scaling']
 
 # %% ../../nbs/views/09_precision.ipynb #906f58f0
@@ -75,7 +75,7 @@ def draw_value(
 ) -> Svg:
     "The bits of `value` in `format`, its neighbours, and where it lies in the range of each format."
     _no_nan(value)
-    drawing = Svg(700, 296, f"{value:g} in {format.name}", scale=format.name)
+    drawing = Svg(700, 312, f"{value:g} in {format.name}", scale=format.name)
     _draw_bits(drawing, format, format.encode(value))
     _draw_neighbours(drawing, format, value)
     _draw_ranges(drawing, format, value)
@@ -111,7 +111,7 @@ def _neighbours(format: Format, value: float, reach: int = 2) -> list[float]:
     return [math.copysign(format.decode(abs(i)), i) for i in indices]
 
 def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
-    "A number line with the neighbours, and the value on it."
+    "A number line with the neighbours, the value on it, and the number that is stored."
     numbers = _neighbours(format, value)
     low, high = numbers[0], numbers[-1]
 
@@ -120,17 +120,21 @@ def _draw_neighbours(drawing: Svg, format: Format, value: float) -> None:
     drawing.line(10, 104, 690, 104)
     digits = math.ceil((format.mantissa_bits + 1) * math.log10(2)) + 2
     for x in numbers: drawing.line(place(x), 97, place(x), 111).text(place(x), 126, _number(x, digits), "middle", 11)
+    stored = format.round(value)
+    if stored in numbers:
+        drawing.box(place(stored) - 3, 97, 6, 14, COLORS["forward"], hover=f"{format.name} stores {_number(stored)}")
+        drawing.text(place(stored), 140, "stored", "middle", 11, COLORS["forward"])
     beyond = " →" if value > high else " ←" if value < low else ""  # it lies outside the picture
     x = place(value)
     drawing.text(x, 102, "▼", "middle", 16, COLORS["read"])
     drawing.text(min(max(x, 55), 635), 84, f"{_number(value, 7)}{beyond}", "middle")
 
 def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
-    "A bar for the range of each format, over powers of two from -152 to 130."
+    "A bar for the range of each format, over sizes from 2^-152 to 2^130."
     def place(exponent: float) -> float: return 90 + 590 * (min(max(exponent, -152), 130) + 152) / 282
 
     for row, f in enumerate(FORMATS.values()):
-        y, normal = 144 + 18 * row, 1 - f.bias
+        y, normal = 158 + 18 * row, 1 - f.bias
         color = COLORS["forward"] if f == format else COLORS["other"]
         least, smallest_normal, most = place(normal - f.mantissa_bits), place(normal), place(math.log2(f.largest))
         ends = f"{_number(f.decode(2**f.mantissa_bits), 3)} to {_number(f.largest, 5)}"
@@ -138,12 +142,14 @@ def _draw_ranges(drawing: Svg, format: Format, value: float) -> None:
         drawing.box(smallest_normal, y, most - smallest_normal, 13, color, hover=f"{f.name}: all digits from {ends}")
         drawing.box(least, y, smallest_normal - least, 13, color, hollow=True,
                     hover=f"{f.name}: subnormal, fewer digits, down to {_number(f.decode(1), 3)}")
-    for power in (-150, -100, -50, 0, 50, 100):
-        drawing.text(place(power), 268, f"2^{power}", "middle", 11)
-    drawing.text(385, 288, "size of the number; dashed: subnormal numbers, with fewer digits", "middle", 11)
+    for power in range(-40, 31, 10):
+        words = f"10{str(power).translate(_RAISED)}" if power else "1"
+        drawing.text(place(power * math.log2(10)), 282, words, "middle", 11)
+    words = "from each format's smallest number to its largest; dashed: subnormal numbers, with fewer digits"
+    drawing.text(385, 302, words, "middle", 11)
     if value:
         exponent = math.log2(abs(value)) if math.isfinite(value) else 130
-        drawing.box(place(exponent) - 1, 138, 2, 116, COLORS["read"], hover=_number(value))
+        drawing.box(place(exponent) - 1, 152, 2, 116, COLORS["read"], hover=_number(value))
 
 # %% ../../nbs/views/09_precision.ipynb #652c4bba
 def live_formats() -> LivePanel:
@@ -285,6 +291,32 @@ def plot_losses(
     ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     ax.set_ylim(0)
     return label(ax, "step", "loss")
+
+def plot_ends(
+    sweeps:dict[str, dict[int, float]],   # name -> loss scale as a power of two -> the loss at the end
+    exact:float,                          # the loss at the end in fp32
+    window:tuple[int, int]|None=None,     # powers of two that were computed to work
+    ax:Axes|None=None,                    # where to draw
+) -> Axes:
+    "How runs end over their loss scale; one whose loss is NaN has a cross at the top."
+    ax = axes(ax, height=2.8)
+    top = 1.15 * max(end for ends in sweeps.values() for end in ends.values() if math.isfinite(end))
+    if window:
+        ax.axvspan(*window, color=COLORS["forward"], alpha=0.12, linewidth=0)
+        ax.annotate("computed window", (sum(window) / 2, 0.04 * top), ha="center", fontsize=9)
+    ax.axhline(exact, color=COLORS["other"], linestyle="--", linewidth=1)
+    ax.annotate("fp32", (1, exact), (5, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                va="center", fontsize=9)
+    for (name, ends), color in zip(sweeps.items(), ("forward", "wait", "update")):
+        finite = {power: end for power, end in ends.items() if math.isfinite(end)}
+        broken = [power for power in ends if power not in finite]
+        ax.plot(list(finite), list(finite.values()), "o-", ms=4, color=COLORS[color], linewidth=1.5, label=name)
+        ax.plot(broken, [1.05 * top] * len(broken), "x", color=COLORS[color], ms=7)
+    if any(not math.isfinite(end) for ends in sweeps.values() for end in ends.values()):
+        ax.annotate("x: the loss is NaN", (0.99, 0.99), xycoords="axes fraction", ha="right", va="bottom", fontsize=9)
+    if len(sweeps) > 1: ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.06, 0.5))
+    ax.set_ylim(0, 1.12 * top)
+    return label(ax, "loss scale, as a power of two", "loss at the end")
 
 def plot_scales(
     powers:list[float],   # the scale before each step, as a power of two

@@ -7,7 +7,7 @@ from lab import Panel, jobs, wait_until
 
 from mlinfra.engine.base.hardware import NETWORKS, ROOFLINES
 from mlinfra.lab.tensor_costs import TensorParallelCost
-from mlinfra.views.tensor_parallel import LINK_HERE, THREAD_HERE, describe_cost
+from mlinfra.views.tensor_parallel import LINK_HERE, THREAD_HERE, describe_cost, measured_h200
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +16,7 @@ def test_tensor_panel_predicts_and_measures_two_ranks(open_cells):
     notebook = open_cells("from mlinfra.views.tensor_parallel import tensor_panel\nprobe = tensor_panel()\nprobe")
     panel, cost = (
         Panel(notebook, "tensor"),
-        TensorParallelCost(4096, 8192, 8, ROOFLINES["H100 80 GB"], NETWORKS["NVLink 4 (H100)"]),
+        TensorParallelCost(4096, 8192, 8, measured_h200(), NETWORKS["NVLink 4 (H100)"], context=2048),
     )
     def select(text, value): panel.control(text).locator("select").select_option(value)
 

@@ -271,6 +271,7 @@ def plot_cured(
 ) -> Axes:                   # of the last one
     "Busy cores of each run on one time axis, its longer waits, and when it ended."
     shown, rows = figure(7.0, 0.5 + 1.25 * len(runs), len(runs), sharex=True, sharey=True, squeeze=False)
+    most = 0.0
     for (words, run), ax in zip(runs.items(), rows[:, 0]):
         samples, steps = run.samples[run.samples["seconds"].notna()], run.steps
         own = samples["process_cores"].astype(float) + samples["workers_cores"].astype(float).fillna(0.0)
@@ -281,7 +282,8 @@ def plot_cured(
         end = float((steps["start"] + steps["seconds"]).max())
         ax.axvline(end, color=COLORS["other"], linestyle="--", linewidth=1)
         label(ax, title=words)
-    ax.set_ylim(bottom=0)
+        most = max(most, float(run.machine.get("cores", 1)), float(own.max()))
+    ax.set_ylim(0, 1.05 * most)
     ax.set_xlabel("seconds (shaded: waits of more than 50 ms; dashed: the last step ends)")
     shown.supylabel("busy cores", fontsize=10)
     return ax

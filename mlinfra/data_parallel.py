@@ -34,7 +34,7 @@ __all__ = ['STRATEGIES', 'ring_all_reduce', 'averaged', 'GradientReducer', 'scal
 def average_gradients(
     model:nn.Module,  # after backward
 ) -> None:
-    "Replace each gradient by its mean over the ranks: one message for each parameter."
+    "Replace each gradient by its mean over the ranks: one all-reduce for each parameter."
     world_size = rank_and_world_size()[1]
     for p in model.parameters():
         if not p.requires_grad: continue

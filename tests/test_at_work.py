@@ -144,8 +144,8 @@ def slurm_says(words):
     return ", ".join(sorted({word.split("=")[0] for word in rest if word.startswith("-")} - known))
 
 
-NCCL_VARIABLES = {  # of "PYTORCH ProcessGroupNCCL Environment Variables" in PyTorch's documentation
-    "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}
+# of "PYTORCH ProcessGroupNCCL Environment Variables" in PyTorch's documentation, and of c10d/FlightRecorder.hpp
+NCCL_VARIABLES = {"TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE"}
 
 
 def export_says(words):

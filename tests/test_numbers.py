@@ -428,6 +428,7 @@ class Objects:
         if issubclass(thing, Enum): return next(iter(thing))
         if thing.__name__ in ("Profile", "BatchFootprints"): return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
+        if thing.__name__ == "PublishedSweep": return sys.modules[thing.__module__].published_sweeps()[1]
         if thing.__name__ == "ServedProcess": return lambda *_: None  # it would start
         if thing.__name__ == "Space":
             return thing(lr=importlib.import_module("mlinfra.engine.tuning.search_space").uniform(0, 1))
@@ -583,7 +584,7 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.record.tracker_writers.to_mlflow.every engine.precision.layer_costs.measure_roofline.* lab.local_slurm.*
     """.split()),
     *((name, FITS) for name in """
-        lab.lifetimes.Film.peak.step lab.lifetimes.film_steps.steps
+        lab.lifetimes.Film.peak.step lab.lifetimes.Film.end.step lab.lifetimes.film_steps.steps
         engine.http.load_client.offer_load.* engine.http.load_client.saturation.*
         engine.memory.footprint.rank_footprint.*
         lab.job_queue.queue_run.* engine.cost.prices.Offer.devices

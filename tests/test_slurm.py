@@ -17,7 +17,7 @@ import pytest
 from copies import PYTHON
 from hypothesis import given, settings
 from test_at_work import of
-from test_launch_files import few, jobs
+from test_launch_files import few, jobs, shellcheck
 
 from mlinfra.lab import local_slurm as slurm_here
 from mlinfra.lab.job_queue import QueuedJob
@@ -25,6 +25,7 @@ from mlinfra.engine.launch.job_spec import JobSpec, job_from_toml
 from mlinfra.engine.launch.sbatch_options import SBATCH_OPTIONS
 from mlinfra.engine.launch.launchers import launcher
 from mlinfra.lab.local_slurm import queue_on_slurm, slurm_cluster, why_no_slurm
+from mlinfra.lab.rendezvous import free_port
 
 pytestmark = pytest.mark.skipif(bool(why_no_slurm()), reason=why_no_slurm() or "SLURM is here")
 LONG = 120  # seconds after which something hangs
@@ -197,7 +198,7 @@ def test_two_nodes_follow_a_notice_and_go_on(cluster, slurm, tmp_path):
         ranks = sorted(re.findall(rf"rank (\d) of 2 on (node\d) from step {step}\b", lines))
         assert ranks == [("0", "node1"), ("1", "node2")], lines
     assert lines.count("at step 40, total 120") == 2, "(1 + 2) in each of 40 steps, none of them lost or done twice"
-    assert "start 1 of 2 with: --resume" in lines and any("finished" in line for line in waited.said)
+    assert "retry 1 of 2 with: --resume" in lines and any("finished" in line for line in waited.said)
 
 
 def test_a_failure_is_started_again_and_the_last_status_counts(cluster, slurm, tmp_path):
@@ -207,6 +208,37 @@ def test_a_failure_is_started_again_and_the_last_status_counts(cluster, slurm, t
     hurry(cluster, handle.id)
     assert waited.status() == 6 and [line for line in waited.lines if line.startswith("[")] == ["[]", "['--again']"]
     assert slurm.state(handle).phase == "failed"
+
+
+def lesson_file():
+    "The whole file for sbatch that lesson 16 shows."
+    cells = json.loads((Path(__file__).parent.parent / "nbs/16_launch.ipynb").read_text(encoding="utf-8"))["cells"]
+    source = next("".join(cell["source"]) for cell in cells if cell["id"] == "16sbatch0")
+    return source.split("r'''\n")[1].split("'''")[0]
+
+
+def test_the_file_that_lesson_16_shows_starts_all_ranks_and_starts_them_again_after_an_error(cluster, tmp_path):
+    text = lesson_file()
+    assert shellcheck(text) == ""
+    for words, here in (("--cpus-per-task=64", "--cpus-per-task=2"), ("--time=4:00:00", "--time=10"),
+                        ("$first:29500", f"127.0.0.1:{free_port()}")):  # nodes of four cores, whose names are no hosts
+        assert text.count(words) == 1
+        text = text.replace(words, here)
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/activate").write_text(f"export PATH={Path(sys.executable).parent}:$PATH\n")
+    (tmp_path / "train.py").write_text("""
+import os, sys
+start, rank = os.environ.get("SLURM_RESTART_COUNT", "0"), os.environ["RANK"]
+print(f"start {start} rank {rank} of {os.environ['WORLD_SIZE']} {sys.argv[1:]}", flush=True)
+if start == "0" and rank == "11": sys.exit(3)
+""")
+    (tmp_path / "digits.sh").write_text(text)
+    number = cluster.run("sbatch", "--parsable", "--output=log", "digits.sh", cwd=tmp_path)
+    hurry(cluster, number)
+    until(lambda: number not in cluster.run("squeue", "-h", "-o", "%A").split(), "its end")
+    log = (tmp_path / "log").read_text()
+    assert sorted(re.findall(r"start 1 rank (\d+) of 16 \['--resume'\]", log), key=int) == [*map(str, range(16))], log
+    assert "start 0 rank 11" in log and "start 2" not in log
 
 
 def test_an_array_is_all_its_copies(slurm, tmp_path):

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..engine.train.batches import tensors_in
-from ..engine.base.checks import nonnegative_int, positive_float, positive_int
+from ..engine.base.checks import nonnegative_int, one_of, positive_float, positive_int
 from ..engine.train.saved_tensors import SavedTensors
 
 # %% auto #0
@@ -89,6 +89,17 @@ class Film:
         moments = [i for i, scene in enumerate(self.scenes, 1) if step in (None, scene.step)]
         best = max(moments, key=lambda i: sums[i])
         return best, sums[best]
+
+    def end(
+        self,
+        step:int,   # counted from 1
+        phase:str,  # one of `FILM_PHASES`
+    ) -> int:       # operations that have run
+        "The moment after a phase's last operation."
+        step, phase = positive_int("step", step), one_of("phase", phase, FILM_PHASES)
+        found = [i for i, scene in enumerate(self.scenes, 1) if (scene.step, scene.phase) == (step, phase)]
+        if not found: raise ValueError(f"step must be 1 to {self.scenes[-1].step}, got {step}")
+        return found[-1]
 
 # %% ../../nbs/lab/lifetimes.ipynb #lft10006
 class _Camera(TorchDispatchMode):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..lab.rank_workload import WORKLOADS, Workload, measure_compute
 from ..data_parallel import SendingStep, SentBucket
+from ..engine.ui.bars import BarAxis, seconds_axis
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import one_of, positive_int
 from ..engine.dist.collectives import all_reduce_seconds, slowest_rank
@@ -21,7 +22,7 @@ from ..engine.base.sample_statistics import median
 from ..lab.rank_step_times import step_seconds
 from ..engine.dist.ranks import call_each, run_ranks
 from ..engine.ui.figures import axes, label
-from ..engine.ui.palette import COLORS, INK, MUTED, words_on
+from ..engine.ui.palette import COLORS, INK, MUTED, PALE, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -29,45 +30,14 @@ from ..engine.base.text import bytes_text, count_text, digits_text, duration_tex
 from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets
 
 # %% auto #0
-__all__ = ['WORLDS', 'PARALLEL_CASES', 'RANK_COLORS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_all_reduce', 'plot_scaling',
-           'describe_scaling', 'ParallelCase', 'draw_cases', 'ring_states', 'sent_chunk', 'draw_ring', 'ring_panel',
-           'plot_steps', 'draw_sending', 'draw_scaling', 'MeasuredScaling', 'measure_scaling', 'scaling_panel']
+__all__ = ['WORLDS', 'PARALLEL_CASES', 'RANK_COLORS', 'HERE', 'LIKE_HERE', 'LINK_HERE', 'plot_scaling', 'describe_scaling',
+           'ParallelCase', 'draw_cases', 'ring_states', 'sent_chunk', 'draw_ring', 'ring_panel', 'draw_sending',
+           'draw_scaling', 'MeasuredScaling', 'measure_scaling', 'scaling_panel']
 
 # %% ../../nbs/views/11_data_parallel.ipynb #49709279
 if TYPE_CHECKING:
     import ipywidgets
     from matplotlib.axes import Axes
-
-# %% ../../nbs/views/11_data_parallel.ipynb #24dbe386
-def plot_all_reduce(
-    measured:dict[int, list[float]],  # bytes -> seconds, one for each round
-    network:Network,                  # that predicts
-    world_size:int,                   # ranks
-    fitted:Sequence[int],             # sizes from which the network was fitted
-    ax:Axes|None=None,                # where to draw
-) -> Axes:
-    "Measured medians with their spread, solid, and predictions, hollow, with the error of those that were not fitted."
-    ax, sizes = axes(ax), sorted(measured)
-    guesses = [network.all_reduce(size, world_size) for size in sizes]
-    middle = _draw_medians(ax, sizes, [measured[size] for size in sizes])
-    ax.plot(sizes, guesses, "o", ms=11, mfc="none", color=COLORS["wait"], label="predicted")
-    for size, guess, real in zip(sizes, guesses, middle):
-        _note(ax, "fitted" if size in fitted else f"{guess / real - 1:+.0%}", size, max(guess, real))
-    ax.set(xscale="log", yscale="log")
-    ax.margins(y=0.25)
-    ax.legend(frameon=False)
-    link = f"{bytes_text(network.bytes_per_s)}/s, latency {duration_text(network.latency_seconds)}"
-    return label(ax, "bytes", "seconds", f"all-reduce by {world_size} ranks: {link}")
-
-def _draw_medians(ax: Axes, at: Sequence[float], values: Sequence[list[float]]) -> list[float]:
-    "A line of medians with the whole spread of the rounds; the medians."
-    middle = [median(own) for own in values]
-    spread = [[m - min(own) for m, own in zip(middle, values)], [max(own) - m for m, own in zip(middle, values)]]
-    ax.errorbar(at, middle, spread, fmt="o-", color=COLORS["forward"], label="measured")
-    return middle
-
-def _note(ax: Axes, words: str, x: float, y: float) -> None:
-    ax.annotate(words, (x, y), xytext=(7, 7), textcoords="offset points", ha="left", fontsize=8)
 
 # %% ../../nbs/views/11_data_parallel.ipynb #72650bcd
 WORLDS = tuple(2**n for n in range(11))  # ranks in the pictures
@@ -267,63 +237,40 @@ def _say_ring(step: int, world_size: int) -> tuple[Said, Svg]:
     sent = f"So far each rank has sent {step} chunks, {step / world_size:g} times the size of its gradients."
     return Said(f"step {step} of {last}", f"{words} {sent if step else ''}".strip()), draw_ring(step, world_size)
 
-# %% ../../nbs/views/11_data_parallel.ipynb #v1100007
-def plot_steps(
-    seconds:dict[int, Sequence[float]],          # ranks -> measured or published seconds of a step, with repeats
-    bounds:dict[int, tuple[float, float]],       # ranks -> predicted seconds, with perfect overlap and with none
-    how:str="measured",                          # where `seconds` come from
-    per:str="ranks",                             # what stands on the horizontal axis
-    inputs:Sequence[int]=(),                     # ranks whose step the prediction was made from
-    ax:Axes|None=None,                           # where to draw
-) -> Axes:
-    "Seconds of a step: solid points with their spread, hollow predictions, and the error of the nearer one."
-    ax, at = axes(ax), sorted(bounds)
-    low, high = ([1e3 * bounds[n][side] for n in at] for side in (0, 1))
-    ax.fill_between(at, low, high, color=COLORS["wait"], alpha=0.2, lw=0)
-    ax.plot(at, low, "o--", ms=9, mfc="none", color=COLORS["wait"], label="predicted")
-    if low != high: ax.plot(at, high, "o--", ms=9, mfc="none", color=COLORS["wait"])
-    middle = {n: 1e3 * median(times) for n, times in seconds.items()}
-    below, above = ([abs(m - 1e3 * end(seconds[n])) for n, m in middle.items()] for end in (min, max))
-    at_all = list(middle), list(middle.values())
-    ax.errorbar(*at_all, [below, above], fmt="o", capsize=4, color=COLORS["forward"], label=how)
-    for n, real in middle.items():
-        nearest = min(max(real, 1e3 * bounds[n][0]), 1e3 * bounds[n][1])
-        words = "inside" if nearest == real else f"predicted {nearest / real - 1:+.0%}"
-        ax.annotate("an input" if n in inputs else words, (n, real), xytext=(0, 18),
-                    textcoords="offset points", ha="center", fontsize=9)
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(at, [f"{n:,}" for n in at])
-    ax.set_ylim(0, 1.3 * max([*high, *(1e3 * max(times) for times in seconds.values())]))
-    ax.margins(x=0.15)
-    ax.legend(frameon=False, loc="lower right")
-    return label(ax, per, "a step (ms)")
-
 # %% ../../nbs/views/11_data_parallel.ipynb #v1100009
 def draw_sending(
     steps:dict[str, SendingStep],  # name -> a step
 ) -> Svg:
-    "What the processor and the network do in a step, on one axis of time for all."
-    last = max(max(bucket.done for bucket in step.buckets) for step in steps.values())
-    scale, drawing = 540 / last, Svg(720, 86 * len(steps) + 24, "the processor and the network during a step")
-    for row, (name, step) in enumerate(steps.items()):
-        top = 86 * row
-        drawing.text(0, top + 14, name, size=13)
-        drawing.text(0, top + 34, "processor").text(0, top + 60, "network")
-        drawing.box(100, top + 20, scale * step.forward, 18, COLORS["forward"], hover="forward")
-        wide = scale * (step.backward - step.forward)
-        drawing.box(100 + scale * step.forward, top + 20, wide, 18, COLORS["backward"])
-        arrived = 0.0
-        for bucket in step.buckets:  # one after the other through the cable
-            start = max(bucket.sent, arrived)
-            drawing.box(100 + scale * start, top + 46, max(scale * (bucket.done - start) - 1.5, 1), 18, COLORS["wait"])
-            arrived = bucket.done
-        end = max(step.backward, *(bucket.done for bucket in step.buckets))
-        drawing.text(104 + scale * end, top + 60, duration_text(end))
-    key = ("forward", "forward"), ("backward", "backward"), ("a message travels", "wait")
-    for i, (words, color) in enumerate(key):
-        drawing.box(100 + 130 * i, 86 * len(steps) + 6, 10, 10, COLORS[color])
-        drawing.text(116 + 130 * i, 86 * len(steps) + 15, words)
-    return drawing
+    "What the processor and the network do in a step, on one axis of time for all; buckets carry their numbers."
+    ends = {name: max(step.backward, *(bucket.done for bucket in step.buckets)) for name, step in steps.items()}
+    foot = 84 * len(steps)
+    drawing = Svg(720, foot + 40, "the processor and the network during a step")
+    last = max(ends.values())
+    whole = seconds_axis(last, "from the start of the step", 112, 515)
+    ticks = tuple(tick for tick in whole.axis.ticks if tick <= last)
+    axis = replace(whole, axis=replace(whole.axis, high=last, ticks=ticks))
+    for row, (name, step) in enumerate(steps.items()): _draw_step(drawing, axis, 84 * row, name, step, ends[name])
+    return axis.draw(drawing, foot)
+
+def _draw_step(drawing: Svg, axis: BarAxis, top: float, name: str, step: SendingStep, end: float) -> None:
+    "The lane of the processor and that of the network."
+    def span(y: float, start: float, stop: float, color: str, words: str) -> None:
+        left, right = axis.place(start), axis.place(stop)
+        drawing.box(left, y, max(right - left - 1.5, 1), 18, color, hover=f"{words}: {duration_text(stop - start)}")
+        if right - left > 6 * len(words) + 4:
+            drawing.text((left + right) / 2, y + 13, words, "middle", 11, words_on(color))
+
+    drawing.text(0, top + 14, name, size=13)
+    drawing.text(0, top + 35, "processor").text(0, top + 61, "network, buckets")
+    span(top + 22, 0.0, step.forward, COLORS["forward"], "forward")
+    span(top + 22, step.forward, step.backward, COLORS["backward"], "backward")
+    waits = f"waits {1e3 * (end - step.backward):.0f} ms"
+    if end > step.backward: span(top + 22, step.backward, end, PALE, "")
+    arrived = 0.0
+    for number, bucket in enumerate(step.buckets, 1):  # one after the other through the cable
+        span(top + 48, max(bucket.sent, arrived), bucket.done, COLORS["wait"], str(number))
+        arrived = bucket.done
+    drawing.text(axis.place(end) + 6, top + 35, waits).text(axis.place(end) + 6, top + 61, duration_text(end))
 
 # %% ../../nbs/views/11_data_parallel.ipynb #2f63da30
 def draw_scaling(

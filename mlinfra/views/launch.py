@@ -10,7 +10,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..lab.job_queue import POLICIES, QueuedJob, QueueRun, run_queue
@@ -25,7 +25,7 @@ from ..engine.base.text import count_text, digits_text, duration_text
 
 # %% auto #0
 __all__ = ['SHOWN', 'plot_queue', 'plot_startup', 'ShownLine', 'ShownFile', 'compare_lines', 'write_files', 'Moves',
-           'describe_job', 'draw_job', 'job_code', 'launch_panel']
+           'describe_job', 'draw_job', 'nodes_lines', 'job_code', 'launch_panel']
 
 # %% ../../nbs/views/16_launch.ipynb #16f10003
 if TYPE_CHECKING:
@@ -236,21 +236,30 @@ def _changes_text(files: Sequence[ShownFile]) -> str:
 
 # %% ../../nbs/views/16_launch.ipynb #16f10014
 _LIGHT = COLORS["read"]
-_MOST_NODES, _NODE_WIDTH = 8, 84
+_MOST_NODES, _NODE_WIDTH, _QUOTED = 8, 84, 20
 
 def draw_job(
     job:JobSpec,
     files:Sequence[ShownFile]=(),  # whose lengths and changes are shown
 ) -> Svg:
-    "Nodes as boxes with their ranks, and a tile for each file, lit where it has changed."
-    drawing = Svg(700, 190 if files else 124, describe_job(job).number)
+    "Nodes as boxes with their ranks, and a tile for each file with the line that says how many nodes, lit if changed."
+    drawing, quoted = Svg(700, 212 if files else 124, describe_job(job).number), nodes_lines(job) if files else {}
     drawing.text(0, 14, describe_job(job).number, size=14)
     for place, node in enumerate(_shown_nodes(job.nodes)):
         x = 2 + place * (_NODE_WIDTH + 3)
         if node is None: drawing.text(x + _NODE_WIDTH / 2, 72, f"{job.nodes - _MOST_NODES + 1:,} more", "middle", 12)
         else: _draw_node(drawing, job, node, x)
-    for place, file in enumerate(files): _draw_tile(drawing, file, 2 + 139.5 * place)
+    for place, file in enumerate(files): _draw_tile(drawing, file, quoted.get(file.system, ""), 2 + 139.5 * place)
     return drawing
+
+def nodes_lines(
+    job:JobSpec,
+) -> dict[str, str]:  # system -> the line; a system that refuses the job is left out
+    "The line by which each system's file says how many nodes: the first that another number of nodes would change."
+    now, more = write_files(job), write_files(replace(job, nodes=job.nodes + 1))
+    lines = {system: [line.text.strip().rstrip(",") for line in compare_lines(text, more[system]) if line.new]
+             for system, text in now.items() if not text.startswith(_REFUSED)}
+    return {system: found[0] for system, found in lines.items() if found}
 
 def _shown_nodes(nodes: int) -> list[int | None]:
     "The nodes that are drawn; None for those between."
@@ -270,14 +279,15 @@ def _draw_node(drawing: Svg, job: JobSpec, node: int, x: float) -> None:
             drawing.box(left, top, 17, 30, color, hover=f"rank {rank:,}, local rank {local}")
             if rank < 100: drawing.text(left + 8.5, top + 19, str(rank), "middle", 11, words_on(color))
 
-def _draw_tile(drawing: Svg, file: ShownFile, x: float) -> None:
+def _draw_tile(drawing: Svg, file: ShownFile, quoted: str, x: float) -> None:
     lit = file.changes > 0
     look = f'fill="{_LIGHT}" fill-opacity="{0.35 if lit else 0}" stroke="{_LIGHT if lit else MUTED}"'
-    drawing.parts.append(f'<rect x="{x:.1f}" y="132" width="134" height="52" rx="4" {look}/>')
+    drawing.parts.append(f'<rect x="{x:.1f}" y="132" width="134" height="74" rx="4" {look}/>')
     drawing.text(x + 8, 152, _NAMES[file.system], size=13)
     words = count_text(len(file.lines), "line") + (f", {file.changes} changed" if lit else "")
     if file.is_refused: words = "⚠ refused"
-    drawing.text(x + 8, 172, words, size=11)
+    drawing.text(x + 8, 174, quoted if len(quoted) <= _QUOTED else f"{quoted[:_QUOTED - 1]}…", size=12)
+    drawing.text(x + 8, 196, words, size=11)
 
 # %% ../../nbs/views/16_launch.ipynb #16f10017
 _SCRIPT = """

@@ -34,14 +34,15 @@ _SHELF, _ROW, _LONG = 96.0, 30.0, 586.0               # pixels: where boxes begi
 def draw_film(
     film:Film,
     moment:int,  # operations that have run
+    marks:Mapping[str, int]|None=None,  # letters that stand above moments
 ) -> Svg:
     "Memory over the operations, and what is alive at this moment."
     drawing = Svg(700, 444, "memory of training steps, operation by operation", scale=len(film.scenes))
-    _draw_areas(drawing, film, moment)
+    _draw_areas(drawing, film, moment, marks or {})
     _draw_shelves(drawing, film, moment, _TOP + _HIGH + 52)
     return drawing
 
-def _draw_areas(drawing: Svg, film: Film, moment: int) -> None:
+def _draw_areas(drawing: Svg, film: Film, moment: int, marks: Mapping[str, int]) -> None:
     "The kinds on top of one another, the phases below, and a line at the moment."
     totals, count = film.totals(), len(film.scenes)
     sums = [sum(column) for column in zip(*totals.values())]
@@ -63,6 +64,8 @@ def _draw_areas(drawing: Svg, film: Film, moment: int) -> None:
     _draw_phases(drawing, film, x)
     drawing.line(x(moment + 0.5), _TOP - 6, x(moment + 0.5), _TOP + _HIGH + 4)
     drawing.text(min(max(x(moment + 0.5), 90), 610), _TOP - 10, f"now: {bytes_text(sums[moment])}", "middle", 12)
+    for letter, at in marks.items():
+        drawing.text(x(at + 0.5) - 4, y(max(sums[max(at - 2, 0):at + 1])) - 5, letter, "end", 13)
 
 def _phases(film: Film) -> list[tuple[int, int, Scene]]:
     "(operation with which it begins, that of the next, its first scene) of each phase of each step."
@@ -76,8 +79,11 @@ def _draw_phases(drawing: Svg, film: Film, x: Callable[[float], float]) -> None:
     for i, end, scene in _phases(film):
         first = scene.phase == "forward"
         drawing.line(x(i), _TOP, x(i), _TOP + _HIGH + (36 if first else 18), MUTED, "" if first else "3 3")
-        if end - i > 1: drawing.text((x(i) + x(end)) / 2, _TOP + _HIGH + 15, scene.phase, "middle", 11)
         if first: drawing.text(x(i) + 5, _TOP + _HIGH + 33, f"step {scene.step}", size=12)
+        if end - i < 2: continue
+        if x(end) - x(i) > 6.2 * len(scene.phase): at, row, side = (x(i) + x(end)) / 2, 15, "middle"
+        else: at, row, side = x(end), 31, "end"  # a row below there is more room
+        drawing.text(at, _TOP + _HIGH + row, scene.phase, side, 11)
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10006
 def _places(film: Film, kind: str) -> list[tuple[TensorLife, float]]:
@@ -134,7 +140,9 @@ def _draw_life(drawing: Svg, life: TensorLife, at: float, share: float, y: float
         drawing.text(_SHELF + _LONG * (at + share / 2) - 1, y + 15, words, "middle", 11, words_on(_LOOKS[life.kind]))
 
 def _short(name: str) -> str:
-    "As much of a name as there is room for."
+    "As much of a name as there is room for; m and v are Adam's averages."
+    for average, letter in (("exp_avg of ", "m "), ("exp_avg_sq of ", "v ")):
+        if name.startswith(average): return letter + name.removeprefix(average).removesuffix(".weight")
     return name.split(" (")[0].removeprefix("output of ").split(" of ")[-1].removesuffix(".weight")
 
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10007
@@ -158,6 +166,7 @@ def _two_layers() -> Film:
 def film_panel(
     film:Film|None=None,   # None: of two small layers
     moment:int|None=None,  # where it starts; None: where most is alive
+    marks:Mapping[str, int]|None=None,  # letters that stand above moments
 ) -> ipywidgets.VBox:
     "A panel: a slider over the operations, and Play -> memory, and which tensors are alive."
     w = widgets_library()
@@ -167,7 +176,7 @@ def film_panel(
     slider = labelled("IntSlider", "operations that have run", min=0, max=most, value=start)
     play = w.Play(min=0, max=most, value=start, interval=450, show_repeat=False, tooltip="play or pause")
     w.link((play, "value"), (slider, "value"))
-    def update(moment: int) -> tuple[Said, Svg]: return _tell(film, moment), draw_film(film, moment)
+    def update(moment: int) -> tuple[Said, Svg]: return _tell(film, moment), draw_film(film, moment, marks)
     box = panel(dict(moment=slider), update, "film", [play], "Which tensors are alive at this moment?")
     box.play = play
     return box

@@ -1,20 +1,23 @@
 "Figures for each sentence that lesson 10 may conclude with."
-_PLAN = dict(miss=[0.0] * 9, small=0.001, xl_miss=0.54)
-_BLOCKS = dict(xl_peak=48.23, extra=0.54, left=63.0)
-_PRICE = dict(said="", work=2.8, small_ms=5.0)
-_DECISION = dict(need=137.0, told="It does not fit. ", plain_ms=880.0, again_ms=1192.0)
-_TWO = ["each block recomputed", "4 micro-batches of 8"]
+_PLAN = dict(miss=[0.0] * 9, scores_gib=18.0, more=18.01)
+_BLOCKS = dict(xl_peak=48.23, extra=0.54)
+_PARTS = dict(whole=129.9, need=136.9, h100=79.2, missing=57.7)
+_PRICE = dict(said="", small_more=27.6, small_ms=32.0)
+_DECISION = dict(told="They do not fit. ", xl_ms=219.9, xl_more=78.2)
+_TWO = ["32 at once, each block recomputed", "4 micro-batches of 8"]
 
 CASES = {
-    "m1000005": [(_PLAN | dict(most=1.5, least=0.0), "right within 1.5%, and it is never too high"),
+    "m1000005": [(_PLAN | dict(most=1.5, least=0.0), "at most 1.5% too low and never too high"),
                  (_PLAN | dict(most=4.0, least=0.0), "0.0% to 4.0% below"),
                  (_PLAN | dict(most=1.5, least=-2.0), "-2.0% to 1.5% below")],
-    "m1000007": [(_BLOCKS | dict(blocks_gib=48.23), "what blocks have beyond"),
+    "m1000007": [(_BLOCKS | dict(blocks_gib=48.23), "what the allocator's blocks have beyond"),
                  (_BLOCKS | dict(blocks_gib=47.9), "not all of it")],
-    "m1000008": [(_PRICE | dict(worst=1.92, large_ms=5.0), "bound by its launches"),
-                 (_PRICE | dict(worst=1.92, large_ms=14.0), "The largest factor is 1.92."),
-                 (_PRICE | dict(worst=1.4, large_ms=5.0), "The largest factor is 1.40.")],
-    "m1000012": [(_DECISION | dict(fits=_TWO), "plain steps of 8 sequences take 0.88 s, four recomputed ones 1.19"),
+    "m1000028": [(_PARTS | dict(grown=94.2, others=35.7), "it is the activations that must shrink"),
+                 (_PARTS | dict(grown=50.0, others=35.7), "and an H100 has 79.2"),
+                 (_PARTS | dict(grown=94.2, others=60.0), "and an H100 has 79.2")],
+    "m1000008": [(_PRICE | dict(worst=2.8), "The smaller networks pay up to 2.8 times the third."),
+                 (_PRICE | dict(worst=1.2), "No network pays more than 1.2 times the third.")],
+    "m1000012": [(_DECISION | dict(fits=_TWO), "took 220 ms, and 78 more when recomputed"),
                  (_DECISION | dict(fits=_TWO[1:]), "These ways fit: 4 micro-batches of 8."),
                  (_DECISION | dict(fits=[]), "These ways fit: none.")],
 }

@@ -112,7 +112,7 @@ job_running() { [[ $(squeue -h -j "$job_id" -o %T) == RUNNING ]]; }
 # was cancelled does not run any more
 job_starts=${SLURM_RESTART_COUNT:-0}
 if (( job_status )) && (( job_starts < job_retries )) && job_running; then
-  job_say "ended with status $job_status, start $((job_starts + 1)) of $job_retries with: ${job_resume[*]}"
+  job_say "ended with status $job_status, retry $((job_starts + 1)) of $job_retries with: ${job_resume[*]}"
   scontrol requeue "$job_id"
 fi
 exit "$job_status"

@@ -86,7 +86,7 @@ job_copy() {  # attempts until one ends well, none is left, or somebody stops it
   job_attempt
   while (( job_status && ! job_told && attempt < job_retries )); do
     attempt=$((attempt + 1))
-    job_say "ended with status $job_status, attempt $attempt of $job_retries with: ${job_resume[*]}"
+    job_say "ended with status $job_status, retry $attempt of $job_retries with: ${job_resume[*]}"
     job_attempt "${job_resume[@]}"
   done
 }

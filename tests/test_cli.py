@@ -132,7 +132,7 @@ def test_plan_of_a_job_of_ones_own(here, tmp_path):
     assert planned.out.count("\nfirst run: ") == 1 and planned.out.count("\nthen time: ") == 2
     larger = here("plan", "of_a_job:job", "--nodes", "2", "--device", "H100 80 GB", "--batch-size", "512")
     assert larger.out != planned.out
-    assert "of 48.6 GB on each device" in here("plan", "13B", "--nodes", "8", "--memory-factor", "1.4").out
+    assert "of 57.7 GB on each device" in here("plan", "13B", "--nodes", "8", "--memory-factor", "1.4").out
     assert "Nothing fits" in here("plan", "530B", "--device", "V100 32 GB").out
     wrong = here("plan", "of_a_job:layers")
     assert wrong.returncode == 2 and "must return a TransformerSpec or a ModelSpec, got int" in wrong.err

@@ -428,6 +428,7 @@ class Objects:
         if issubclass(thing, Enum): return next(iter(thing))
         if thing.__name__ in ("Profile", "BatchFootprints"): return self.profile
         if thing.__name__ == "JpegFolder": return self.jpegs
+        if thing.__name__ == "PublishedSweep": return sys.modules[thing.__module__].published_sweeps()[1]
         if thing.__name__ == "ServedProcess": return lambda *_: None  # it would start
         if thing.__name__ == "Space":
             return thing(lr=importlib.import_module("mlinfra.engine.tuning.search_space").uniform(0, 1))

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..engine.base.checks import positive_int
 from .published_sweeps import PublishedSweep, published_sweeps
 from ..engine.planner.recommendation import has_few_sequences
 from ..engine.planner.model_specs import CHECKPOINTING
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 # %% auto #0
 __all__ = ['H100_MANY', 'H100_FEW', 'LLAMA_HELD', 'LLAMA_FITTED', 'CHOSEN_ON', 'TWIN_FACTOR', 'CLOSE_PERCENT', 'choice_groups',
            'order_agreement', 'TwinAgreement', 'twin_agreement', 'Late', 'late_runs', 'fewest_tensor_list',
-           'random_share', 'choice_losses']
+           'random_share', 'plans_until_close', 'close_by_length', 'choice_losses']
 
 # %% ../../nbs/lab/sweep_choices.ipynb #15s00005
 H100_MANY = "H100, 4 sequences a device or more"
 H100_FEW = "H100, fewer sequences"
 LLAMA_HELD = "30B and 65B"
 LLAMA_FITTED = "13B"
-CHOSEN_ON = {H100_MANY: "the border of 4 sequences", H100_FEW: "the border of 4, each shape with ZeRO and without",
+CHOSEN_ON = {H100_MANY: "the border of 4 sequences",
+             H100_FEW: "the border of 4, ten plans, each shape with ZeRO and without",
              LLAMA_HELD: "limit of memory", LLAMA_FITTED: "limit of memory, the fitted constants"}
 
 def _group(sweep: PublishedSweep) -> str:
@@ -101,15 +103,18 @@ def late_runs(
 # %% ../../nbs/lab/sweep_choices.ipynb #15s00011
 CLOSE_PERCENT = 3   # a list that loses no more is as good as the best run
 
+def _by_rule(rows: pd.DataFrame) -> pd.DataFrame:
+    "In the order of the one-line rule."
+    order = {"tensor": True, "pipeline": True, "sharding_stage": False, "kept": True, "micro_batch": True}
+    rows = rows.assign(kept=rows.checkpointing.map(CHECKPOINTING.index))
+    return rows.sort_values(list(order), ascending=list(order.values()))
+
 def fewest_tensor_list(
     sweep:PublishedSweep,
 ) -> pd.DataFrame:         # rows of `sweep_table`
     "A list as long as the shortlist, made without a clock: the fewest tensor ranks and stages that fit or are near."
     import pandas as pd
-    order = {"tensor": True, "pipeline": True, "sharding_stage": False, "kept": True, "micro_batch": True}
-    rows = sweep_table(sweep)
-    rows = rows.assign(kept=rows.checkpointing.map(CHECKPOINTING.index))
-    rows = rows.sort_values(list(order), ascending=list(order.values()))
+    rows = _by_rule(sweep_table(sweep))
     twice = ["sharding_stage"] * has_few_sequences(sweep.job, sweep.cluster)
     shapes = rows[rows.fits].drop_duplicates(["data", "tensor", "pipeline", *twice])
     near = rows[rows.fits | (rows.predicted_bytes <= sweep.cluster.near_bytes)].head(1)
@@ -117,13 +122,39 @@ def fewest_tensor_list(
 
 def random_share(
     sweep:PublishedSweep,
+    plans:int|None=None,   # that are drawn; None: as many as the shortlist has
 ) -> float:                # 0 to 1
-    "How often as many random plans as the shortlist has, of those that fit, contain one within `CLOSE_PERCENT`."
+    "How often random plans, of those that fit, contain one within `CLOSE_PERCENT`."
     rows = sweep_table(sweep)
     fits = rows.index[rows.fits]
     close = sum(loss_percent(sweep, rows.loc[[row]]) <= CLOSE_PERCENT for row in fits)
-    tried = min(len(fits), len(sweep_shortlist(sweep)))
+    listed = len(sweep_shortlist(sweep)) if plans is None else positive_int("plans", plans)
+    tried = min(len(fits), listed)
     return 1 - math.comb(len(fits) - close, tried) / math.comb(len(fits), tried)
+
+def plans_until_close(
+    sweep:PublishedSweep,
+) -> dict[str, float]:     # an order -> how many plans; inf: none that fits is close
+    "How many plans that fit one has to time, in an order, until one is within `CLOSE_PERCENT` of the fastest run."
+    rows = sweep_table(sweep)
+    fit = rows[rows.fits].sort_values(["predicted_seconds", "micro_batch"])
+    found = {}
+    for name, ordered in {"formula": fit, "one-line rule": _by_rule(fit)}.items():
+        close = ordered.published_seconds <= (1 + CLOSE_PERCENT / 100) * min(run.seconds for run in sweep.timed)
+        found[name] = 1.0 + close.to_numpy().argmax() if close.any() else math.inf
+    return found
+
+def close_by_length(
+    sweeps:Iterable[PublishedSweep],
+    longest:int=12,        # list
+) -> pd.DataFrame:         # a row for each length from 1 on, a column for each order, and for random plans
+    "In how many of some sweeps a list of so many plans has one within `CLOSE_PERCENT` of the fastest run."
+    import pandas as pd
+    sweeps = list(sweeps)
+    needed = pd.DataFrame([plans_until_close(sweep) for sweep in sweeps])
+    lengths = range(1, positive_int("longest", longest) + 1)
+    table = pd.DataFrame({length: (needed <= length).sum() for length in lengths}).T
+    return table.assign(random=[sum(random_share(sweep, length) for sweep in sweeps) for length in lengths])
 
 def choice_losses(
     sweeps:Iterable[PublishedSweep],

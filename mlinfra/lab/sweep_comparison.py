@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ..engine.planner.calibration import TimedRun
 from ..engine.planner.plan_search import PlanEstimate, estimate_plan, infeasible_reason, rank_plans
 from .published_runs import PublishedRun
 from .published_sweeps import PublishedSweep
-from ..engine.planner.recommendation import has_few_sequences, recommend
+from ..engine.planner.recommendation import recommend, shortlist_of
 from ..engine.planner.step_estimate import micro_batches
 
 if TYPE_CHECKING:
@@ -59,11 +60,16 @@ def _operations_seconds(one: PlanEstimate) -> float:
     return float(f"{one.step.compute * (1 + (c.pipeline - 1) / c.chunks / count):.9g}")
 
 @cache
+def _sweep_plans(sweep: PublishedSweep) -> tuple[tuple[TimedRun, PlanEstimate], ...]:
+    "The runs that our rules allow, with what we predict."
+    return tuple((run, PlanEstimate(sweep.job, sweep.cluster, run.config)) for run in sweep.runs
+                 if not infeasible_reason(sweep.job, sweep.cluster, run.config))
+
+@cache
 def _sweep_rows(sweep: PublishedSweep) -> tuple[dict[str, object], ...]:
     rows = []
-    for run in sweep.runs:
-        if infeasible_reason(sweep.job, sweep.cluster, run.config): continue
-        ours, c = PlanEstimate(sweep.job, sweep.cluster, run.config), run.config
+    for run, ours in _sweep_plans(sweep):
+        c = run.config
         rows.append(dict(data=c.data, tensor=c.tensor, pipeline=c.pipeline, micro_batch=c.micro_batch,
                          sharding_stage=c.sharding_stage, checkpointing=c.checkpointing,
                          published_seconds=math.nan if run.seconds is None else run.seconds,
@@ -109,14 +115,9 @@ def sweep_shortlist(
     sweep:PublishedSweep,
 ) -> pd.DataFrame:         # rows of `sweep_table`, in the order in which to try them
     "What a `Recommendation` would list if it had the sweep's runs to choose from, with their published seconds."
-    import pandas as pd
-    ordered = sweep_table(sweep).sort_values(["predicted_seconds", "micro_batch"])
-    fit = ordered[ordered.fits]
-    fit = fit[fit.groupby(_SHAPE, sort=False).ngroup() < 3]
-    zero = (fit.sharding_stage > 0) & has_few_sequences(sweep.job, sweep.cluster)
-    three = fit[~fit.assign(zero=zero).duplicated([*_SHAPE, "zero"])]
-    near = ordered[ordered.fits | (ordered.predicted_bytes <= sweep.cluster.near_bytes)].head(1)
-    return pd.concat([near[~near.fits], three])
+    plans = [plan for _, plan in _sweep_plans(sweep)]
+    places = {id(plan): place for place, plan in enumerate(plans)}
+    return sweep_table(sweep).iloc[[places[id(plan)] for plan in shortlist_of(plans)]]
 
 def _compare_sweep(sweep: PublishedSweep) -> dict[str, object]:
     "A row of `compare_sweeps`."

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -58,29 +58,31 @@ _CANDIDATE_PARTS = dict(products="compute", memory="read", tensor="copy", pipeli
                         copies="wait")  # part of a clock -> its colour, the same as in `draw_recommendation`
 
 def plot_candidates(
-    clocks:dict[str, pd.DataFrame],   # name of a clock -> seconds, a row for each candidate, a column for each part
-    published:pd.Series,              # seconds, of each candidate
+    clock:pd.DataFrame,               # seconds, a row for each candidate, a column for each part
+    published:pd.Series|None=None,    # seconds, of each candidate
+    digits:int=1,                     # of a second, behind the point
     ax:Axes|None=None,                # where to draw
 ) -> Axes:
-    "A light bar for each candidate and clock, in parts, and a solid one for what was published."
-    ax, height = axes(ax, 7, 0.5 * len(published) * (len(clocks) + 1)), 0.8 / (len(clocks) + 1)
-    for row, name in enumerate(published.index):
-        for bar, (clock, table) in enumerate(clocks.items()):
-            left, y = 0.0, row + bar * height
-            for part in table.columns:
-                ax.barh(y, table.loc[name, part], 0.85 * height, left=left, lw=1.4, alpha=0.55,
-                        color=COLORS[_CANDIDATE_PARTS[part]],
-                        label=part if not row and bar == len(clocks) - 1 else None)
-                left += table.loc[name, part]
-            ax.annotate(f"{clock} {left:.1f} s", (left, y), xytext=(4, -3), textcoords="offset points", fontsize=8)
-        y = row + len(clocks) * height
-        ax.barh(y, published[name], 0.85 * height, color=MUTED)
-        ax.annotate(f"published {published[name]:.1f} s", (published[name], y), xytext=(4, -3),
-                    textcoords="offset points", fontsize=8)
-    ax.set(yticks=[row + height for row in range(len(published))], yticklabels=published.index,
-           xlim=(0, 1.35 * published.max()))
+    "A light bar for each candidate, in parts, and a solid one for what was published."
+    bars = 1 if published is None else 2
+    ax, height = axes(ax, 7, 0.3 + 0.45 * len(clock) * bars), 0.8 / bars
+    for row, name in enumerate(clock.index):
+        left = 0.0
+        for part in clock.columns:
+            ax.barh(row, clock.loc[name, part], 0.85 * height, left=left, lw=1.4, alpha=0.55,
+                    color=COLORS[_CANDIDATE_PARTS[part]], label=None if row else part)
+            left += clock.loc[name, part]
+        told = [(f"by hand {left:.{digits}f} s", left, row)]
+        if published is not None:
+            ax.barh(row + height, published[name], 0.85 * height, color=MUTED)
+            told.append((f"published {published[name]:.{digits}f} s", published[name], row + height))
+        for words, end, y in told:
+            ax.annotate(words, (end, y), xytext=(4, -3), textcoords="offset points", fontsize=8)
+    ends = [clock.sum(axis=1).max(), 0.0 if published is None else published.max()]
+    ax.set(yticks=[row + (bars - 1) * height / 2 for row in range(len(clock))], yticklabels=clock.index,
+           xlim=(0, 1.3 * max(ends)))
     ax.invert_yaxis()
-    ax.legend(fontsize=7, frameon=False, loc="upper center", ncols=len(_CANDIDATE_PARTS), bbox_to_anchor=(0.5, 1.16))
+    ax.legend(fontsize=8, frameon=False, loc="lower center", ncols=len(_CANDIDATE_PARTS), bbox_to_anchor=(0.5, 1.0))
     return label(ax, "seconds of a step", "")
 
 # %% ../../nbs/views/15_planner.ipynb #15v0000e
@@ -118,43 +120,40 @@ def plot_regrets(
 # %% ../../nbs/views/15_planner.ipynb #15pl0002
 _KINDS = {(False, False): ("copies alone", "forward"), (True, False): ("tensor ranks", "copy"),
           (False, True): ("stages", "wait"), (True, True): ("tensor ranks and stages", "update")}
+_SLOWEST = 1.35   # times the seconds of the fastest plan: slower ones are not drawn
 
 def plot_plans(
     found:Recommendation,
+    published:Mapping[ParallelConfig, float]|None=None,   # seconds, of plans that somebody timed
     ax:Axes|None=None,     # where to draw
 ) -> Axes:
-    "Every plan by memory and seconds; lines where the limit and the device end, a ring and a letter for the shortlist."
-    place = found.cluster
-    ax, end = axes(ax, 7, 3.6), 2 * place.memory_bytes / 1e9
+    "The fast plans by memory and seconds; lines where limit and device end, a ring and a name for the shortlist."
+    place, timed, fastest = found.cluster, published or {}, min(one.seconds for one in found.shortlist)
+    ax, end, slowest = axes(ax, 7, 3.6), 1.12 * place.memory_bytes / 1e9, _SLOWEST * fastest
+    shown = [one for one in found.tried if one.memory.total / 1e9 <= end and one.seconds <= slowest]
     for cut, (words, color) in _KINDS.items():
-        some = [one for one in found.tried
-                if (one.config.tensor > 1, one.config.pipeline > 1) == cut and one.memory.total / 1e9 <= end]
+        some = [one for one in shown if (one.config.tensor > 1, one.config.pipeline > 1) == cut]
         if not some: continue
-        ax.plot([one.memory.total / 1e9 for one in some], [one.seconds for one in some], "o", ms=3.5, alpha=0.6,
+        ax.plot([one.memory.total / 1e9 for one in some], [one.seconds for one in some], "o", ms=4.5, alpha=0.7,
                 mec="none", color=COLORS[color], label=words)
+    for number, one in enumerate(one for one in shown if one.config in timed):
+        gb, seconds = one.memory.total / 1e9, timed[one.config]
+        ax.plot([gb, gb], [one.seconds, seconds], lw=0.8, color=MUTED)
+        ax.plot(gb, seconds, "x", ms=6, color=INK, label=None if number else "published")
     for bytes_, words in ((place.usable_bytes, "limit"), (place.memory_bytes, "device")):
         ax.axvline(bytes_ / 1e9, lw=1, color=MUTED, ls="-" if words == "limit" else "--")
-        ax.annotate(f"{words}\n{bytes_ / 1e9:.0f} GB", (bytes_ / 1e9, 0.98), xycoords=("data", "axes fraction"),
-                    xytext=(3, 0), textcoords="offset points", va="top", fontsize=8)
-    named = zip("ABCDEFGH", sorted(found.shortlist, key=lambda one: one.seconds))
-    for number, (letter, one) in enumerate(named):
-        spot, beside = (one.memory.total / 1e9, one.seconds), [(0, -17), (13, -8), (-2, 8)][number % 3]
-        ax.plot(*spot, "o", ms=9, mfc="none", mec=INK, mew=1.2)
-        ax.annotate(letter, spot, xytext=beside, textcoords="offset points", ha="center", fontsize=10, weight="bold")
-    ax.set(xlim=(0, end), yscale="log")
-    low, high = ax.get_ylim()
-    low = 0.9 * min(one.seconds for one in found.tried)
-    marks = [mark for mark in _round_numbers(low, high) if f"{mark:g}"[0] in "12358" and mark != 1.2]
-    ax.set_ylim(low, high)
-    ax.set_yticks(marks, [f"{mark:g}" for mark in marks])
-    ax.minorticks_off()
+        ax.annotate(f"{words} {bytes_ / 1e9:.0f} GB", (bytes_ / 1e9, 1.0), xycoords=("data", "axes fraction"),
+                    xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8)
+    spots = [(one.memory.total / 1e9, one.seconds) for one in found.shortlist]
+    for letter, one, (gb, seconds) in zip("ABCDEFGHIJK", found.shortlist, spots):
+        crowded = any(0 < gb - other < 0.3 * end and abs(seconds - late) < 0.04 * fastest for other, late in spots)
+        ax.plot(gb, seconds, "o", ms=10, mfc="none", mec=INK, mew=1.2)
+        ax.annotate(f"{letter}  {str(one.config).split(',')[0]}", (gb, seconds), xytext=(8 if crowded else -8, 0),
+                    textcoords="offset points", ha="left" if crowded else "right", va="center", fontsize=9)
+    ax.set(xlim=(0, end), ylim=(min([fastest, *timed.values()]) * 0.97, slowest))
     ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return label(ax, "memory of the fullest device (GB)", "seconds of a step")
 
-def _round_numbers(low: float, high: float) -> list[float]:
-    "Marks for a logarithmic axis."
-    marks = [n * 10.0**power for power in range(-3, 6) for n in (1, 1.2, 1.5, 2, 3, 4, 5, 6, 8)]
-    return [mark for mark in marks if low <= mark <= high]
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
 _STAGES = tuple(COLORS[name] for name in (
@@ -167,6 +166,8 @@ def _group(config: ParallelConfig, kind: str) -> set[int]:
     if kind == "data": return set(range(0, tensor * data, tensor))
     return set(range(0, config.devices, tensor * data))
 
+_MEET = dict(tensor="share each matrix with", data="add up gradients with", pipeline="compute other layers for")
+
 def draw_devices(
     config:ParallelConfig,
     devices_per_node:int=8,
@@ -174,13 +175,15 @@ def draw_devices(
 ) -> Svg:
     "Every device, with the stage and the part of the matrices that it holds."
     nodes, size, framed = -(-config.devices // devices_per_node), 34, _group(config, talks)
-    drawing = Svg(130 + size * devices_per_node, 28 + size * nodes, f"{config}: {talks} group framed")
-    for node in range(nodes): drawing.text(0, 22 + size * node + 4, f"node {node + 1}", size=11)
+    drawing = Svg(130 + size * devices_per_node, 60 + size * nodes, f"{config}: {talks} group framed")
+    drawing.text(0, 13, f"data {config.data} x tensor {config.tensor} x pipeline {config.pipeline}", size=12)
+    drawing.text(0, 29, f"framed: the devices that {_MEET[talks]} the first", size=11)
+    for node in range(nodes): drawing.text(0, 54 + size * node + 4, f"node {node + 1}", size=11)
     for rank in range(config.devices):
         node, place = divmod(rank, devices_per_node)
         rest, part = divmod(rank, config.tensor)
         stage, copy = divmod(rest, config.data)
-        x, y, color = 70 + size * place, 4 + size * node, _STAGES[stage % len(_STAGES)]
+        x, y, color = 70 + size * place, 36 + size * node, _STAGES[stage % len(_STAGES)]
         drawing.box(x, y, size - 5, size - 9, color,
                     hover=f"stage {stage + 1}, part {part + 1} of each matrix, copy {copy + 1}")
         if rank in framed: drawing.shape(f'<rect x="{x - 1.5}" y="{y - 1.5}" width="{size - 2}" height="{size - 6}"',
@@ -193,8 +196,8 @@ _TALK = {"the matrices' parts (tensor)": "tensor", "the copies (data)": "data", 
 
 def live_devices() -> LivePanel:
     "Sizes of tensor groups and pipelines on 8 x 8 devices -> who holds what, and who talks with whom."
-    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 1), pipeline=Slider("stages", (1, 2, 4, 8, 16), 2),
-                    talks=Dropdown("who talks", tuple(_TALK.items()), "pipeline"))
+    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 2), pipeline=Slider("stages", (1, 2, 4, 8, 16), 1),
+                    talks=Dropdown("who talks", tuple(_TALK.items()), "tensor"))
     return LivePanel("devices", "Who holds what, and who talks with whom?", controls, _show_devices)
 
 def devices_panel() -> ipywidgets.VBox:
@@ -207,9 +210,10 @@ def _show_devices(tensor: int, pipeline: int, talks: str) -> tuple[Said, Svg | N
     nodes = len({rank // 8 for rank in _group(config, talks)})
     over = "inside a node" if nodes == 1 else f"over {nodes} nodes"
     return Said(f"{config.data} x {tensor} x {pipeline}",
-                f"{config.data} copies of the model, each on {tensor * pipeline} devices: {pipeline} stages, and each "
-                f"matrix in {tensor}. The framed group of {len(_group(config, talks))} talks {over}. Colour: the "
-                "stage; number: the part of each matrix."), draw_devices(config, talks=talks)
+                f"{config.data} copies of the model, each on {tensor * pipeline} devices: "
+                f"{count_text(pipeline, 'stage')}, and each matrix in {tensor}. The framed group of "
+                f"{len(_group(config, talks))} talks {over}. Colour: the stage; number: the part of each "
+                "matrix."), draw_devices(config, talks=talks)
 
 # %% ../../nbs/views/15_planner.ipynb #bbf68eb2
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ def shortlist(plans, memory_gb):
     ordered = plans.sort_values("seconds")
     fits = ordered[ordered.gb <= 0.8 * memory_gb]
     near = ordered[(ordered.gb > 0.8 * memory_gb) & (ordered.gb <= 0.9 * memory_gb)].head(1)
-    three = fits[fits.groupby("shape", sort=False).ngroup() < 3].drop_duplicates(["shape", "zero"])
-    return [*near[near.seconds < fits.seconds.min()].plan, *three.plan]
+    three = fits.drop_duplicates("shape").head(3)
+    return [*near[near.seconds <= 1.01 * fits.seconds.min()].plan, *three.plan]
 
 
 def plan_34b(seconds):

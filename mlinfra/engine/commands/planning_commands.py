@@ -151,7 +151,7 @@ def _plan(args: argparse.Namespace) -> int:
     found = recommend(job, cluster(args.device, args.nodes, args.devices_per_node, args.link, args.cables,
                                    memory_factor=args.memory_factor))
     print(found.reason)
-    for one in sorted(found.shortlist, key=lambda one: one is not found.first_run):
+    for one in sorted(found.shortlist, key=lambda one: one.memory.total):
         words = "first run" if one is found.first_run else "then time"
         print(f"{words}: {one.config}: {duration_text(one.seconds)}, {gb_text(one.memory.total)}")
     return 0
@@ -180,7 +180,7 @@ def _plan_options(plan: argparse.ArgumentParser) -> None:
     add("--cables", type=count, default=None, metavar="N", help="of a node, if it has fewer than one for each device")
     add("--batch-size", type=count, default=None, metavar="N", help="samples in a step; by default the job's")
     add("--memory-factor", type=positive, default=1.0, metavar="X",
-        help="what your program takes of a device's memory, divided by our count; 1.4 if you have not measured it")
+        help="what your program takes of a device's memory, divided by our count; without it there is room for 1.2")
 
 PLAN = Command("plan", "say how to divide a model among many devices", _plan, _plan_options,
                "mlinfra plan 13B --nodes 8")

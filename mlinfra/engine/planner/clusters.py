@@ -11,10 +11,11 @@ from typing import Any
 
 from ..base.checks import boolean, fraction, nonnegative_float, one_of, positive_float, positive_int
 from ..base.hardware import DEVICES, NODE_LINKS, Network, ring_network
+from ..memory.footprint import GPU_MARGIN
 
 # %% auto #0
 __all__ = ['MATRIX_SHARE', 'MEMORY_PASSES', 'TENSOR_SHARE', 'CALL_SECONDS', 'LINK_SHARE', 'USABLE_SHARE', 'NEAR_SHARE',
-           'ACCELERATORS', 'Cluster', 'cluster']
+           'FULL_SHARE', 'ACCELERATORS', 'Cluster', 'cluster']
 
 # %% ../../../nbs/engine/planner/clusters.ipynb #d6f1f2dc
 MATRIX_SHARE = 0.67    # of the peak, in matrix products: fitted in the lesson
@@ -22,8 +23,9 @@ MEMORY_PASSES = 6.0    # through memory in a step, for each byte that autograd k
 TENSOR_SHARE = 0.39    # of a link's bandwidth, among tensor ranks, which wait for it: fitted in the lesson
 CALL_SECONDS = 2.3e-4  # that an all-reduce among tensor ranks takes beyond its bytes: fitted in the lesson
 LINK_SHARE = 0.75      # of a link's bandwidth that other collectives reach: assumed
-USABLE_SHARE = 0.8     # of a device's memory, beside the library's own and what lies in fragments: fitted in the lesson
+USABLE_SHARE = 0.8     # of a device's memory, up to which plans of a program that was not measured are taken: lesson 15
 NEAR_SHARE = 0.9       # of a device's memory: a plan below it may run although our count says no
+FULL_SHARE = 1 - GPU_MARGIN  # of a device's memory, that a program may fill whose factor was measured: lesson 10
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -70,13 +72,13 @@ class Cluster:
 
     @property
     def usable_bytes(self) -> float:
-        "The bytes of a device that our count of a plan may reach."
-        return USABLE_SHARE * self.memory_bytes / self.memory_factor
+        "The bytes of a device that our count of a plan may reach: 80%, which leave room for a factor of about 1.2."
+        return self.memory_bytes * min(USABLE_SHARE, FULL_SHARE / self.memory_factor)
 
     @property
     def near_bytes(self) -> float:
         "The bytes up to which a plan may run although it is above `usable_bytes`."
-        return NEAR_SHARE * self.memory_bytes / self.memory_factor
+        return self.memory_bytes * min(NEAR_SHARE, 1 / self.memory_factor)
 
     @cached_property
     def _inside(self) -> Network: return _slowed(self.intra_node, self.intra_node.bytes_per_s * self.link_share)

@@ -16,7 +16,7 @@ from .step_estimate import DeviceBytes, StepSeconds
 from .step_estimate import device_bytes, micro_batches, stage_layers, step_seconds
 
 # %% auto #0
-__all__ = ['MARGIN', 'PlanEstimate', 'infeasible_reason', 'estimate_plan', 'parallel_configs', 'rank_plans']
+__all__ = ['MARGIN', 'PlanEstimate', 'infeasible_reason', 'estimate_plan', 'parallel_configs', 'simplest_plan', 'rank_plans']
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #41eb3197
 @dataclass(frozen=True)
@@ -177,14 +177,21 @@ def _effort(config: ParallelConfig) -> tuple[int, ...]:
     kinds, stage = sum(size > 1 for size in config.shape[1:]), config.sharding_stage
     return kinds, stage > 1, stage > 0 and not kinds, CHECKPOINTING.index(config.checkpointing), config.chunks > 1
 
+def simplest_plan(
+    plans:Iterable[PlanEstimate],  # at least one
+) -> PlanEstimate:
+    "Of the plans that take at most `MARGIN` times as long as the fastest, the one with the least to build."
+    plans = list(plans)
+    limit = MARGIN * min(one.seconds for one in plans)
+    return min((one for one in plans if one.seconds <= limit), key=lambda one: (_effort(one.config), one.seconds))
+
 def rank_plans(
     plans:Iterable[PlanEstimate],  # fitting or not
 ) -> list[PlanEstimate]:
     "The plans that fit, each shape and ZeRO stage once: the recommended one, then the others by time."
     fitting = sorted((one for one in plans if one.fits), key=lambda one: one.seconds)
     if not fitting: return []
-    close = [one for one in fitting if one.seconds <= MARGIN * fitting[0].seconds]
-    first = min(close, key=lambda one: (_effort(one.config), one.seconds))
+    first = simplest_plan(fitting)
     by_shape: dict[tuple[int, ...], PlanEstimate] = {}
     for one in (first, *fitting):
         by_shape.setdefault((*one.config.shape, one.config.sharding_stage), one)

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ..base.checks import positive_int
-from .clusters import ACCELERATORS, NEAR_SHARE, USABLE_SHARE, Cluster
+from .clusters import ACCELERATORS, Cluster
 from ..base.hardware import DEVICES
-from .plan_search import MARGIN, PlanEstimate, rank_plans, parallel_configs
+from .plan_search import MARGIN, PlanEstimate, parallel_configs, rank_plans, simplest_plan
 from .model_specs import ModelSpec, ParallelConfig, TransformerSpec
 from ..base.text import count_text, duration_text, gb_text
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['FEW_SEQUENCES', 'Offered', 'JOBS', 'has_few_sequences', 'Recommendation', 'recommend']
+__all__ = ['FEW_SEQUENCES', 'TIE', 'SHORT', 'LONG', 'Offered', 'JOBS', 'has_few_sequences', 'shortlist_of', 'Recommendation',
+           'recommend']
 
 # %% ../../../nbs/engine/planner/recommendation.ipynb #defd5883
 _CAUSES = {"tensor": "messages among tensor ranks", "bubble": "the pipeline's bubble",
@@ -58,21 +59,23 @@ def _zero_alone(sharded: Sequence[PlanEstimate]) -> str:
     fastest = min((one for one in sharded if one.fits), key=lambda one: one.seconds, default=None)
     return f"ZeRO {fastest.config.sharding_stage} alone" if fastest else "ZeRO alone"
 
-FEW_SEQUENCES = 4  # for each device in a step: with fewer, the clock misjudges what ZeRO costs (lesson 15)
+FEW_SEQUENCES = 4  # for each device in a step: with fewer, the clock errs more and the list is longer (lesson 15)
+TIE = 1.01         # plans whose seconds differ less are as fast as one another
+SHORT, LONG = 3, 10  # plans on a list, and with few sequences
 
 def has_few_sequences(
     job:TransformerSpec|ModelSpec,
     cluster:Cluster,
 ) -> bool:
-    "Whether a device gets few samples in a step, so that plans with and without ZeRO should both be timed."
+    "Whether a device gets few samples in a step, so that more plans should be timed."
     return job.global_batch < FEW_SEQUENCES * cluster.devices
 
 def _near(best: PlanEstimate, tried: Sequence[PlanEstimate]) -> PlanEstimate | None:
-    "The fastest plan a little above the limit of memory, where it is faster than all that fit."
+    "The simplest plan a little above the limit of memory that is as fast as all that fit."
     fastest = min(one.seconds for one in tried if one.fits)
-    near = [one for one in tried
-            if not one.fits and one.memory.total <= best.cluster.near_bytes and one.seconds < fastest]
-    return min(near, key=lambda one: one.seconds, default=None)
+    near = [one for one in tried if not one.fits and one.memory.total <= best.cluster.near_bytes
+            and one.seconds <= TIE * fastest]
+    return simplest_plan(near) if near else None
 
 def _reasons(best: PlanEstimate, tried: Sequence[PlanEstimate]) -> Iterable[str]:
     "Why this one, sentence by sentence: what each simpler family would take."
@@ -86,8 +89,8 @@ def _reasons(best: PlanEstimate, tried: Sequence[PlanEstimate]) -> Iterable[str]
         yield (f"The fastest, {fastest.config}, would take {fastest.seconds / best.seconds:.2f} times as long; "
                "this one is simpler.")
     if (near := _near(best, tried)) and MARGIN * near.seconds <= best.seconds:
-        yield (f"Above our limit of memory, but below {NEAR_SHARE:.0%} of the device's, {near.config} would "
-               f"take {near.seconds / best.seconds:.2f} times as long; check whether it fits.")
+        yield (f"A little above our limit of memory, {near.config} would take {near.seconds / best.seconds:.2f} times "
+               f"as long; check whether it fits.")
     if not _is_unsplit(config) or config.sharding_stage: yield _compared(best, plain, "Plain data parallelism")
     elif config.devices > 1: yield "Everything fits on each device, so only the batch is divided."
     else: yield "Everything fits on each device."
@@ -150,7 +153,8 @@ def _nothing_fits(tried: Sequence[PlanEstimate], offered: Offered | None) -> str
                           "and the devices.")
     small = min(tried, key=lambda one: one.memory.total)
     need, cluster = small.memory.total, small.cluster
-    large = [name for name in ACCELERATORS if USABLE_SHARE * DEVICES[name].memory_bytes >= need * cluster.memory_factor]
+    large = [name for name in ACCELERATORS
+             if replace(cluster, memory_bytes=DEVICES[name].memory_bytes).usable_bytes >= need]
     would = "would" if need - small.memory.optimizer <= cluster.usable_bytes else "would still not"
     least = f"{small.config}: {gb_text(need)} on each device, {_excess(need, cluster)} too much"
     return " ".join([
@@ -161,6 +165,21 @@ def _nothing_fits(tried: Sequence[PlanEstimate], offered: Offered | None) -> str
 
 # %% ../../../nbs/engine/planner/recommendation.ipynb #fd6f823f
 _SIZES = ["data", "tensor", "pipeline", "sharding_stage", "micro_batch", "checkpointing", "chunks"]
+
+def shortlist_of(
+    plans:Iterable[PlanEstimate],    # of one job on one cluster, fitting or not
+) -> tuple[PlanEstimate, ...]:       # none where nothing fits
+    """What to time of these: the fastest plan of each of the three fastest shapes that fit; with few sequences the ten
+    fastest, of each shape one with ZeRO and one without; before them one plan a little above the limit of memory, if it
+    is as fast."""
+    plans = list(plans)
+    fitting = sorted((one for one in plans if one.fits), key=lambda one: one.seconds)
+    if not fitting: return ()
+    few = has_few_sequences(fitting[0].job, fitting[0].cluster)
+    kinds: dict[tuple[object, ...], PlanEstimate] = {}
+    for one in fitting: kinds.setdefault((one.config.shape, few and one.config.sharding_stage > 0), one)
+    near = _near(fitting[0], plans)
+    return (*((near,) if near else ()), *list(kinds.values())[:LONG if few else SHORT])
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -174,16 +193,8 @@ class Recommendation:
 
     @cached_property
     def shortlist(self) -> tuple[PlanEstimate, ...]:
-        """What to time: the three fastest shapes that fit, with few sequences each with and without ZeRO; before them
-        one plan a little above the limit of memory, if it is faster."""
-        if self.best is None: return ()
-        few = has_few_sequences(self.job, self.cluster)
-        shapes: dict[tuple[int, ...], dict[bool, PlanEstimate]] = {}
-        for one in sorted((one for one in self.tried if one.fits), key=lambda one: one.seconds):
-            shapes.setdefault(one.config.shape, {}).setdefault(few and one.config.sharding_stage > 0, one)
-        three = [one for shape in list(shapes.values())[:3] for one in shape.values()]
-        near = _near(self.best, self.tried)
-        return (*((near,) if near else ()), *sorted(three, key=lambda one: one.seconds))
+        "What to time."
+        return shortlist_of(self.tried)
 
     @cached_property
     def first_run(self) -> PlanEstimate | None:

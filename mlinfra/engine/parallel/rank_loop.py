@@ -27,7 +27,8 @@ from torch.optim.swa_utils import AveragedModel
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from .rank_agreement import check_agreed, rank_state
-from .loss_terms import MIXED, loss_terms, mixes_samples, own_divisors, terms_problem
+from .loss_terms import (
+    MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
     BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
@@ -167,8 +168,10 @@ class RankLoop:
                 reached = [(one, one.reached) for one in (self.weight, *self.waiting)]
                 if mixes_samples(loss, own): self.problem = MIXED
                 for one, before in reached: one.reached = before
-            if self.reduction == "sum": continue
             terms = loss_terms(loss, nodes, counted)
+            if self.reduction == "sum":
+                if rows > 1: self.problem = self.problem or sum_problem(terms, share)
+                continue
             self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, share.own)}))
             if self.loader.weight is None and rows > 1:
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation)

@@ -117,6 +117,7 @@ def hooked():
 MODELS = {name: (lambda kind=kind: chain(kind())) for name, kind in dict(
     running_mean=RunningMean, samples=SampleCounter, calls=CallCounter, batch_mean=BatchMean,
     own_norm=lambda: OwnNorm(8), sync=lambda: nn.SyncBatchNorm(8), momentum=lambda: nn.BatchNorm1d(8, momentum=None),
+    no_memory=lambda: nn.BatchNorm1d(8, track_running_stats=False),
     instance=lambda: nn.Sequential(nn.Unflatten(1, (2, 4)), nn.InstanceNorm1d(2, track_running_stats=True),
                                    nn.Flatten()),
     spectral=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), checkpoint=Checkpointed).items()}
@@ -378,7 +379,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     **{(of_model, name): dict(ddp=APART, fsdp=APART, pipeline="")
        for name in ("running_mean", "samples", "batch_mean", "instance")},
     **{(of_model, name): dict(ddp="", fsdp="", pipeline="")
-       for name in ("calls", "own_norm", "sync", "momentum", "spectral", "checkpoint", "options")},
+       for name in ("calls", "own_norm", "sync", "momentum", "no_memory", "spectral", "checkpoint", "options")},
     (of_model, "direct"): dict(ddp="", fsdp="", pipeline="outside of a layer"),
     (of_model, "hooked"): dict(ddp=HOOK, fsdp=HOOK, pipeline=HOOK, tensor=HOOK),
     (of_model, "lazy"): dict.fromkeys(("ddp", "fsdp", "pipeline", "tensor"), "has no shape before the model is called"),

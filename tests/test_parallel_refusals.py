@@ -291,6 +291,31 @@ def mean_called_a_sum(how):
     finally: run.close()
 
 
+class WithLoss(nn.Module):
+    "It makes its loss itself, and returns it beside the outputs."
+    def __init__(self, loss):
+        super().__init__()
+        self.net, self.loss = chain(), loss
+    def forward(self, x, y):
+        scores = self.net(x)
+        return dict(loss=self.loss(scores, y), scores=scores)
+
+
+def mean_over_classes_above_0(scores, y):
+    return (F.cross_entropy(scores, y, reduction="none") * (y > 0)).sum() / (y > 0).sum()
+
+
+def loss_of_the_model(how, loss):
+    def step(run, own, x, y, _kept):
+        (found := run.model(x, y)["loss"]).backward()
+        own.step(), own.zero_grad()
+        return found
+    return train(how, lambda: WithLoss(loss), step=step)
+
+
+def sum_of_losses(scores, y): return F.cross_entropy(scores, y, reduction="sum")
+
+
 def penalty_with_another_batch(how):
     "The loss of one batch waits for the next one, which has a gradient penalty."
     def step(run, own, x, y, kept):
@@ -399,6 +424,9 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (average_by_hand,): dict(ddp="", fsdp="are shards .*run.state_dict"),
     (row_means,): dict(ddp="", fsdp="remembers by zeros_like"),
     (mean_called_a_sum,): dict(ddp="a mean over the samples", fsdp="a mean over the samples"),
+    (loss_of_the_model, F.cross_entropy): dict(ddp="", fsdp=""),
+    (loss_of_the_model, sum_of_losses): dict(ddp="a sum over the samples", fsdp="a sum over the samples"),
+    (loss_of_the_model, mean_over_classes_above_0): dict(ddp="does not follow the samples of a rank"),
     (skips,): dict(ddp="the ranks average gradients of different batches"),
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),

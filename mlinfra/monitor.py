@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset
 
 from .engine.record.run_timeline import edges, part_seconds, sample_mean, spans_of
 from .engine.base.checks import nonnegative_float, nonnegative_int, positive_int
-from .engine.record.run_folder import Run
+from .engine.record.run_folder import Run as Run
 from .engine.record.recorder import Monitor as Monitor
 from .engine.record.watch import watch as watch
 
@@ -52,6 +52,7 @@ class Look:
     machine_cores:float|None     # busy with any program
     iowait_share:float|None      # of the cores' time: idle while a disk was awaited
     apart:bool=True              # these are means of samples that lie wholly in the longest part; else, of all
+    unused_cores:float|None=None  # of those that this process may use
 
     @property
     def longest(self) -> str:
@@ -70,9 +71,10 @@ def look(
     seconds = part_seconds(placed, start, end)
     inside = spans_of(placed, max(seconds, key=seconds.get))
     apart = sample_mean(run, "process_cores", start, end, rank, inside) is not None
-    names = ("process_cores", "workers_cores", "machine_cores", "iowait_share")
-    own, workers, *others = (sample_mean(run, name, start, end, rank, inside if apart else None) for name in names)
-    return Look(start, end, seconds, None if own is None else own + (workers or 0.0), *others, apart)
+    names = ("process_cores", "workers_cores", "machine_cores", "iowait_share", "unused_cores")
+    means = [sample_mean(run, name, start, end, rank, inside if apart else None) for name in names]
+    own, workers, machine, iowait, unused = means
+    return Look(start, end, seconds, None if own is None else own + (workers or 0.0), machine, iowait, apart, unused)
 
 # %% ../nbs/17_monitor.ipynb #ac324cb8
 def waits_for(
@@ -90,5 +92,6 @@ def waits_for(
     if part == "wait": return "the loader, which computes"
     if part == "copy": return "the copy to the device"
     others = max((seen.machine_cores or 0.0) - ours, 0.0)
-    if others > 0.5: return f"cores: other programs use {others:.1f}"
+    free = seen.unused_cores is not None and seen.unused_cores > 0.5  # nobody takes it from us
+    if others > 0.5 and not free: return f"cores: other programs use {others:.1f}"
     return "nothing: it computes"

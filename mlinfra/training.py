@@ -112,7 +112,8 @@ def evaluate(
     count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
     feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)
     loader = make_loader(data, positive_int("batch_size", batch_size))
-    found = scores(model, loader, feed, Measures(None, step, metric is None and step is None, metric, weight))
+    measures = Measures(None, step, metric is None and step is None, metric, weight, strict=True)
+    found = scores(model, loader, feed, measures)
     if metric is not None: return found.metric
     return found.accuracy if step is None else found.loss
 

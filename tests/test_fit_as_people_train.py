@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.train.builtin_observers import EarlyStopping
-from mlinfra.training import fit
+from mlinfra.training import evaluate, fit
 
 QUIET = dict(progress=False, device="cpu", keep_memory=False)
 INPUTS = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
@@ -229,3 +229,30 @@ def test_a_best_figure_that_is_not_measured_is_refused_at_once(tmp_path):
         fit(network(), LOADER, observers=[Checkpointer(tmp_path, best="accuracy")], **QUIET)
     with torch.no_grad(), pytest.raises(ValueError, match="gradients are off"):
         fit(network(), LOADER, **QUIET)
+
+
+class Attributes(dict):
+    "A dictionary whose values are attributes too, as people write it: any other name is a KeyError."
+    __getattr__ = dict.__getitem__
+
+
+def test_a_batch_whose_values_are_attributes_keeps_them():
+    batches = [Attributes(inputs=x, targets=y) for x, y in LOADER]
+    one, other = network(), network()
+    fit(one, LOADER, **QUIET)
+    fit(other, batches, step=lambda m, b: F.cross_entropy(m(b.inputs), b.targets), **QUIET)
+    same(one, other)
+
+
+def test_targets_without_an_output_are_an_error_and_not_left_out():
+    data = TensorDataset(INPUTS, INPUTS[:, :4].argmax(1) + 2)
+    with pytest.raises(ValueError, match="targets are classes for which the model has no output"):
+        evaluate(network(), data)
+    marked = torch.where(INPUTS[:, 0] > 0, 255, INPUTS[:, :4].argmax(1))  # of pixels that are not to be counted
+    assert 0 <= evaluate(network(), TensorDataset(INPUTS, marked)) <= 1
+
+
+@pytest.mark.parametrize("metric", [lambda outputs, targets: None, lambda outputs, targets: "good"])
+def test_a_metric_that_returns_no_number_is_refused_in_a_sentence(metric):
+    with pytest.raises(TypeError, match="must return a number, the mean over the batch"):
+        evaluate(network(), LOADER, metric=metric)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import timedelta
+from pathlib import Path
 
 import fake_clients
 import psutil
@@ -351,3 +353,15 @@ def test_sagemaker_is_stopped(fakes, tmp_path):
     handle = cloud.submit(JobSpec("python train.py", image="a/b:1"), tmp_path / "launch")
     assert cloud.cancel(handle).endswith("is told to end") and cloud.state(handle) == JobState("cancelled", 143)
     assert fake_clients.seen(fakes, "stop-training-job", handle.id) == 1
+
+
+def test_torchrun_waits_for_nodes_as_long_as_lesson_16_says(monkeypatch):
+    from torch.distributed.elastic.rendezvous import RendezvousParameters, c10d_rendezvous_backend
+    from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
+    assert RendezvousTimeout().join == timedelta(minutes=10)
+    waits = []
+    monkeypatch.setattr(c10d_rendezvous_backend, "TCPStore", lambda *where, timeout, **how: waits.append(timeout))
+    c10d_rendezvous_backend._create_tcp_store(RendezvousParameters("c10d", "10.255.255.1:1", "digits", 2, 2))
+    assert waits == [timedelta(minutes=1)], "for the node with the store"
+    lesson = (Path(__file__).parent.parent / "nbs/16_launch.ipynb").read_text(encoding="utf-8")
+    assert "They wait ten minutes for one that does not come" in lesson and "they wait only one minute" in lesson

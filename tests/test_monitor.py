@@ -88,6 +88,16 @@ def test_samples_that_lie_half_in_a_wait_do_not_tell_of_it(tmp_path):
     assert not mixed.apart and mixed.own_cores == 16.0 and "too long to say" in waits_for(mixed)
 
 
+def test_other_programs_are_blamed_only_where_no_core_is_free(tmp_path):
+    for name, shares in (("free", [0.9, 0.1, 0.0, 0.0]), ("full", [1.0, 1.0, 1.0, 0.9])):
+        with RunWriter(tmp_path / name, rank=0, world_size=1) as writer:
+            writer.step(StepRecord(0, 0, 1, 64, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0))
+            writer.event("sample", 0.9, seconds=0.5, process_cores=1.0, machine_cores=60.0, cores=shares)
+    free, full = (look(Run(tmp_path / name), 0.0, 1.0) for name in ("free", "full"))
+    assert math.isclose(free.unused_cores, 3.0) and math.isclose(full.unused_cores, 0.1)
+    assert waits_for(free) == "nothing: it computes" and waits_for(full) == "cores: other programs use 59.0"
+
+
 def test_a_validation_after_the_last_step_is_drawn(tmp_path):
     with RunWriter(tmp_path, rank=0, world_size=1) as writer:
         writer.step(record(0, 1.0))

@@ -32,7 +32,7 @@ __all__ = ['SETTINGS', 'plot_exchanges', 'plot_winners', 'plot_rounds', 'plot_ba
 
 # %% ../../nbs/views/20_choosing.ipynb #5ec37613
 def plot_exchanges(
-    chance:Sequence[float],  # differences of the means with mixed labels
+    chance:Sequence[float],  # differences of the means with exchanged labels
     measured:float,          # the difference with the labels as they were
     unit:str="",             # of both
     ax:Axes|None=None,       # where to draw
@@ -40,16 +40,18 @@ def plot_exchanges(
     "How large a difference chance alone makes."
     ax, chance, size = axes(ax, height=2.6), np.asarray(chance, float), abs(measured)
     limit = 1.05 * max(np.abs(chance).max(), size)
-    edges = np.linspace(-limit, limit, 42)
+    width = limit / 20 if size < limit / 40 else size / max(1, round(20 * size / limit))
+    edges = (1 - 1e-9) * width * np.arange(-math.ceil(limit / width), math.ceil(limit / width) + 1)
     beyond = np.abs(chance) >= size - 1e-9
     ax.hist([chance[~beyond], chance[beyond]], edges, stacked=True, color=[COLORS["other"], COLORS["wait"]],
-            label=["closer to 0", f"as large as the measured one: {beyond.mean():.0%}"])
+            label=["closer to 0", f"at least as far from 0 as measured: {beyond.mean():.0%}"])
     for side in (-size, size):
         ax.axvline(side, color=COLORS["forward"], linestyle="-" if side == measured else "--", linewidth=1.5)
-    ax.text(measured, 0.99, "  measured" if measured > 0 else "measured  ", transform=ax.get_xaxis_transform(),
-            color=COLORS["forward"], ha="left" if measured > 0 else "right", va="top", fontsize=9)
+    for side, words in ((measured, "measured"), (-measured, "as far on the other side")):
+        ax.annotate(words, (side, 1.0), (4 if side > 0 else -4, 3), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", color=COLORS["forward"], ha="left" if side > 0 else "right", fontsize=9)
     ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return label(ax, f"difference of the means{f' ({unit})' if unit else ''}", "shuffles")
+    return label(ax, f"difference of the means{f' ({unit})' if unit else ''}", "choices")
 
 # %% ../../nbs/views/20_choosing.ipynb #f42cbf9a
 def plot_winners(
@@ -129,12 +131,11 @@ def draw_seeds(
     b:Sequence[float],                  # of the other
     names:tuple[str, str]=("A", "B"),   # of the settings
     paired:bool=False,                  # the i-th of both had the same seed
-    most:float|None=None,               # the end of the axis; None: a little beyond the largest error
 ) -> Svg:
     "Each run as a dot, a row for each setting, and the two means."
     values, ys = (list(a), list(b)), (52, 122)
     low = 5 * math.floor(min(*a, *b) / 5)
-    axis = Axis("error (%)", low, nice_top(max(*a, *b)) if most is None else most)
+    axis = Axis("error (%)", low, nice_top(max(*a, *b)))
     x = lambda value: 130 + 520 * axis.share(value)
     means = [sum(row) / len(row) for row in values]
     said = "; ".join(f"{name}: mean {mean:.2f}%" for name, mean in zip(names, means))
@@ -146,7 +147,8 @@ def draw_seeds(
         for one, other in zip(*values): drawing.line(x(one), ys[0], x(other), ys[1], MUTED)
     for name, row, y, color, mean in zip(names, values, ys, (COLORS["forward"], COLORS["wait"]), means):
         drawing.text(0, y + 4, name)
-        drawing.line(x(mean), y - 18, x(mean), y + 18, color).text(x(mean) + 4, y - 12, f"mean {mean:.2f}", size=11)
+        below = 24 if y == ys[1] else -12  # the lines of pairs are between the rows
+        drawing.line(x(mean), y - 18, x(mean), y + 18, color).text(x(mean) + 4, y + below, f"mean {mean:.2f}", size=11)
         for seed, value in enumerate(row):
             drawing.shape(f'<circle cx="{x(value):.1f}" cy="{y}" r="5"', f'fill="{color}" fill-opacity="0.6"',
                           f"{name}, run {seed}: {value:.1f}%")
@@ -189,9 +191,8 @@ class _Bench:
         a, b = held[_A][:seeds], held[other][:seeds]
         found = is_better(a, b, paired, higher=False)
         where = "" if own else " Measured on an AMD EPYC, 2 cores, 23 November 2026. Press Train to measure here."
-        both = list(_EXAMPLE[_A]) + list(_EXAMPLE[other]) + self.errors.get(_A, []) + self.errors.get(other, [])
         short = other.partition(",")[0]
-        drawing = draw_seeds(a, b, (_A, f"B: {short}"), paired, nice_top(max(both)))
+        drawing = draw_seeds(a, b, (_A, f"B: {short}"), paired)
         verdict = f"{found.better} is better" if found.better else "They cannot be told apart"
         return Said(verdict, f"{found.words}{where}"), drawing
 

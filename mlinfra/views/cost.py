@@ -294,9 +294,10 @@ def live_cost() -> LivePanel:
     "Training, machine, number of devices, rented or bought -> time, price, energy, and when buying pays."
     percent = [5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 200, 300]
     controls = dict(
-        work=Dropdown("training", [(name, name) for name in (NOTES_RUN.name, *_PREDICTED)], NOTES_RUN.name),
-        offer=Dropdown("device and rent", [(_price_words(o), o.name) for o in _offers().values()], "p4d.24xlarge"),
-        devices=Slider("devices", _NUMBERS, 4),
+        work=Dropdown("training", [(name, name) for name in (NOTES_RUN.name, *_PREDICTED)],
+                      "Llama 3, 8B, 100 billion tokens"),
+        offer=Dropdown("device and rent", [(_price_words(o), o.name) for o in _offers().values()], "Lambda 8x B200"),
+        devices=Slider("devices", _NUMBERS, 8),
         bought=Dropdown("the devices are", [("rented", False), ("bought", True)], False),
         price_percent=Slider("rent (% of the table's)", percent, 100),
         dollars_per_device=Slider("price of a device ($)", [500, 1000, 2000, 3500, 5000, 7500, 10_000, 15_000, 20_000,

@@ -22,7 +22,7 @@ from ..engine.base.timing import timed
 from ..engine.export.model_files import load_weights, save_weights
 from ..engine.export.quantize import BITS, model_bytes, quantize_weights
 from ..engine.base.store import cache_dir
-from ..engine.ui.palette import BLACK, COLORS, WHITE
+from ..engine.ui.palette import BLACK, COLORS, GRID, WHITE
 from ..engine.ui.panel import Said, panel
 from ..engine.ui.svg import Svg
 from ..engine.base.text import bytes_text, duration_text
@@ -203,20 +203,32 @@ def add_picture(
     image:torch.Tensor,  # 1 x 28 x 28, uint8
 ) -> None:
     "Draw a digit at the left, below a line of text: white on black, seven units for a pixel."
-    drawing.parts.append(f'<rect x="0" y="20" width="196" height="196" fill="{BLACK}"/>')
+    _add_pixels(drawing, image, 20, 7, BLACK, WHITE)
+
+def _add_pixels(drawing: Svg, image: torch.Tensor, y: float, unit: float, ground: str, ink: str) -> None:
+    drawing.parts.append(f'<rect x="0" y="{y:g}" width="{28 * unit:g}" height="{28 * unit:g}" fill="{ground}"/>')
     for row, column in (image[0] > 8).nonzero().tolist():
         share = int(image[0, row, column]) / 255
-        drawing.parts.append(f'<rect x="{7 * column}" y="{20 + 7 * row}" width="7" height="7" fill="{WHITE}" '
-                             f'fill-opacity="{share:.2f}"/>')
+        drawing.parts.append(f'<rect x="{unit * column:g}" y="{y + unit * row:g}" width="{unit:g}" height="{unit:g}" '
+                             f'fill="{ink}" fill-opacity="{share:.2f}"/>')
 
 def draw_digit(
     answer:DigitAnswer,
+    ink:np.ndarray|None=None,  # what was drawn, SIDE x SIDE; None: show what the model sees alone
 ) -> Svg:
-    "What the model sees, and the probability of each class: solid with 32 bits, hollow with fewer."
+    "What was drawn, what the model sees, and the probability of each class: solid with 32 bits, hollow with fewer."
     copied = answer.bits < 32
     drawing = Svg(700, 252, f"probabilities of the ten digits: {answer.digit} is the most probable")
-    drawing.text(0, 12, "what the model sees: inverted, centred", size=11)
-    add_picture(drawing, answer.image)
+    sees = "what the model sees: inverted, centred"
+    if ink is None:
+        drawing.text(0, 12, sees, size=11)
+        add_picture(drawing, answer.image)
+    else:
+        drawing.text(0, 12, "what was drawn", size=11)
+        _add_pixels(drawing, torch.from_numpy(ink[1::3, 1::3].copy())[None], 18, 3.5, WHITE, BLACK)  # a ninth of it
+        drawing.parts.append(f'<rect x="0.5" y="18.5" width="97" height="97" fill="none" stroke="{GRID}"/>')
+        drawing.text(0, 134, sees, size=11)
+        _add_pixels(drawing, answer.image, 140, 4, BLACK, WHITE)
     drawing.text(250, 12, "probability", size=11)
     if copied: drawing.text(690, 12, f"solid: 32 bits   hollow: {answer.bits} bits", "end", 11)
     for digit, (whole, small) in enumerate(zip(answer.probabilities, answer.quantized_probabilities)):
@@ -257,8 +269,9 @@ def digit_panel(
     controls["over_http"] = Dropdown("asked", {"in this kernel": False, "over HTTP": True}, False)
 
     def update(drawing: str, over_http: bool, bits: int = 32) -> tuple[Said, Svg]:
-        answer = desk.answer(centred(decode_drawing(drawing)), bits, over_http)
-        return describe_digit(answer, desk, over_http), draw_digit(answer)
+        ink = decode_drawing(drawing)
+        answer = desk.answer(centred(ink), bits, over_http)
+        return describe_digit(answer, desk, over_http), draw_digit(answer, ink)
 
     title = "What does the model see in your digit, and what does it say?"
     box = panel(controls, update, "digit", title=title, code=digit_code)

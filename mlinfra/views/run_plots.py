@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..engine.base.checks import one_of
 from ..engine.base.text import digits_text
 from ..engine.record.run_timeline import ORDER, edges_and_late
 from ..engine.ui.charts import Axis, nice_limit
@@ -27,7 +28,8 @@ from ..engine.ui.palette import ALARM, COLORS, GRID, MUTED, PALE
 from ..engine.ui.svg import Svg
 
 # %% auto #0
-__all__ = ['PART_COLORS', 'EXAMPLE_OF', 'plot_samples', 'legend_above', 'plot_intervals', 'plot_run', 'example_run', 'plot_cured']
+__all__ = ['PART_COLORS', 'DEVICES', 'EXAMPLE_OF', 'plot_samples', 'legend_above', 'plot_intervals', 'plot_run', 'example_run',
+           'plot_cured']
 
 # %% ../../nbs/views/17_run_plots.ipynb #41f4ce32
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def plot_samples(
     spans:Iterable[tuple[float, float]]=(),        # shaded: from, to
     words:str="the training waits",                # what the shading means
     ax:Axes|None=None,                             # where to draw
+    seldom:pd.DataFrame|None=None,                 # samples of the first column over longer times, drawn over them
 ) -> Axes:
     "Busy cores over time: a level for each sample, as long as the time that it covers."
     ax, begin = axes(ax, height=2.4), samples["end"] - samples["seconds"]
@@ -51,8 +54,12 @@ def plot_samples(
     spans = list(spans)
     for n, (start, end) in enumerate(spans):
         ax.axvspan(start - first, end - first, color=COLORS["wait"], alpha=0.2, linewidth=0, label="" if n else words)
+    if seldom is not None:
+        times = np.column_stack([seldom["end"] - seldom["seconds"], seldom["end"]]).ravel() - first
+        ax.plot(times, np.repeat(seldom[columns[0]].to_numpy(), 2), color=COLORS["read"], linewidth=2.5,
+                label=f"a sample every {seldom['seconds'].iloc[0]:g} s")
     ax.set_ylim(bottom=0)
-    if len(columns) > 1 or spans: legend_above(ax)
+    if len(columns) > 1 or spans or seldom is not None: legend_above(ax)
     return label(ax, "seconds", "busy cores")
 
 def legend_above(
@@ -131,16 +138,17 @@ def plot_run(
     end:float|None=None,     # None: to what was recorded last
     at:float|None=None,      # a moment to mark
     rank:int=0,
+    devices:Iterable[str]|None=None,  # of cores, memory, disk, network, gpu; None: all that were measured
 ) -> Svg:
     "Steps, cores, memory, disk and GPU on one time axis."
     last = end_of(run) if end is None else end
     x = Axis("seconds since the start", start, max(last, start + 1e-3))
     samples, placed = _samples_between(run, rank, x), edges_and_late(run, rank)
-    devices = _devices(run, samples)
-    drawing = Svg(860, 168 + 72 * len(devices) + 34, "Steps and devices of a run on one time axis", scale=(x,))
+    shown = _devices(run, samples, DEVICES if devices is None else [one_of("devices", d, DEVICES) for d in devices])
+    drawing = Svg(860, 168 + 72 * len(shown) + 34, "Steps and devices of a run on one time axis", scale=(x,))
     _legend(drawing, placed)
     _draw_steps(drawing, placed[(placed[:, -1] > x.low) & (placed[:, 0] < x.high)] if len(placed) else placed, x)
-    for row, device in enumerate(devices): _draw_device(drawing, 164 + 72 * row, device, samples, x)
+    for row, device in enumerate(shown): _draw_device(drawing, 164 + 72 * row, device, samples, x)
     _draw_time(drawing, x, run, rank)
     if at is not None and x.low <= at <= x.high:
         where = _LEFT + x.share(at) * (drawing.width - _LEFT - _RIGHT)
@@ -176,6 +184,7 @@ def _draw_steps(drawing: Svg, placed: np.ndarray, x: Axis) -> None:
 
 # %% ../../nbs/views/17_run_plots.ipynb #ef196434
 _MIB = 1 << 20
+DEVICES = ("cores", "memory", "disk", "network", "gpu")
 _COLUMNS_OF = dict(  # device -> (its words, [(column, words, colour, divisor)])
     cores=("cores", [("machine_cores", "all programs", COLORS["other"], 1),
                      ("process_cores", "this process", COLORS["forward"], 1),
@@ -187,10 +196,13 @@ _COLUMNS_OF = dict(  # device -> (its words, [(column, words, colour, divisor)])
     network=("network\n(MiB/s)", [("received_bytes_per_s", "received", COLORS["read"], _MIB),
                                   ("sent_bytes_per_s", "sent", COLORS["other"], _MIB)]))
 
-def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str, str, str, float]], float]]:
+def _devices(
+        run: Run, samples: pd.DataFrame,
+        chosen: Iterable[str]) -> list[tuple[str, list[tuple[str, str, str, float]], float]]:
     "Words, lines and the top of the scale of each device that is shown."
     shown = []
     for name, (words, lines) in _COLUMNS_OF.items():
+        if name not in chosen: continue
         lines = [line for line in lines if line[0] in samples and samples[line[0]].notna().any()]
         lines = [line for line in lines if not (line[1] == "its workers" and samples[line[0]].max() == 0)]
         tops = [samples[column].astype(float).max() / divisor for column, _, _, divisor in lines]
@@ -199,7 +211,7 @@ def _devices(run: Run, samples: pd.DataFrame) -> list[tuple[str, list[tuple[str,
         most = least if name == "cores" else nice_limit(max([least, *tops]))
         shown.append((words, lines, most))
     gpus = [(column, column.partition("_")[0], COLORS["update"], 0.01) for column in samples.columns
-            if column.endswith("_utilisation") and samples[column].notna().any()]
+            if column.endswith("_utilisation") and samples[column].notna().any() and "gpu" in chosen]
     return [*shown, *([("GPU busy\n(%)", gpus, 100.0)] if gpus else [])]
 
 def _draw_device(drawing: Svg, top: float, device: tuple[str, list, float], samples: pd.DataFrame, x: Axis) -> None:
@@ -259,6 +271,7 @@ def plot_cured(
 ) -> Axes:                   # of the last one
     "Busy cores of each run on one time axis, its longer waits, and when it ended."
     shown, rows = figure(7.0, 0.5 + 1.25 * len(runs), len(runs), sharex=True, sharey=True, squeeze=False)
+    most = 0.0
     for (words, run), ax in zip(runs.items(), rows[:, 0]):
         samples, steps = run.samples[run.samples["seconds"].notna()], run.steps
         own = samples["process_cores"].astype(float) + samples["workers_cores"].astype(float).fillna(0.0)
@@ -268,8 +281,9 @@ def plot_cured(
             ax.axvspan(step.start, step.start + step.wait, color=COLORS["wait"], alpha=0.2, linewidth=0)
         end = float((steps["start"] + steps["seconds"]).max())
         ax.axvline(end, color=COLORS["other"], linestyle="--", linewidth=1)
-        label(ax, title=f"{words}: {steps['wait'].sum():.2f} s waiting, last step ends at {end:.2f} s")
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("seconds since the start of the run (shaded: the training waits)")
+        label(ax, title=words)
+        most = max(most, float(run.machine.get("cores", 1)), float(own.max()))
+    ax.set_ylim(0, 1.05 * most)
+    ax.set_xlabel("seconds (shaded: waits of more than 50 ms; dashed: the last step ends)")
     shown.supylabel("busy cores", fontsize=10)
     return ax

@@ -18,13 +18,9 @@ def rhythm(starts, waits):
     return int(np.median(np.diff(pauses))), float(np.median(waits[pauses]))
 
 
-def leak(steps, memory):
-    first = len(steps) // 3
-    return float(np.polyfit(steps[first:], memory[first:], 1)[0])
-
-
 def cure(part, own, workers, everybody, cores):
     if part == "wait":
         if own + workers < 0.3: return "faster storage"
         return "more workers" if cores - everybody > 0.5 else "cheaper transform"
-    return "another machine" if everybody - own - workers >= 1 else "leave it"
+    crowded = everybody - own - workers >= 1 and cores - everybody <= 0.5
+    return "another machine" if crowded else "leave it"

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 from lab import Panel
 
+from mlinfra.engine.cost.prices import read_prices
 from mlinfra.engine.cost.training_work import NOTES_RUN
 from mlinfra.views.cost import CostPlan, describe_cost
 
@@ -12,10 +13,10 @@ pytestmark = pytest.mark.browser
 
 def test_cost_panel_says_and_draws_what_is_set(open_cells):
     panel = Panel(open_cells("from mlinfra.views.cost import cost_panel\ncost_panel()"), "cost")
-    start = plan = CostPlan(work=NOTES_RUN.name, offer="p4d.24xlarge", devices=4, bought=False)
+    start = plan = CostPlan(work="Llama 3, 8B, 100 billion tokens", offer="Lambda 8x B200", devices=8, bought=False)
     panel.tells(describe_cost(plan))
     picture = panel.picture()
-    assert "4 x A100 40 GB, rented" in picture
+    assert "8 x B200 180 GB, rented" in picture
 
     def now(**changes):
         "The plan with what was just set; the panel must say what it says, and draw another picture."
@@ -24,8 +25,10 @@ def test_cost_panel_says_and_draws_what_is_set(open_cells):
         panel.tells(describe_cost(plan))
         picture = panel.changed_from(picture)
 
-    panel.press("devices", "ArrowRight")
-    now(devices=8)
+    panel.root.locator("select").first.select_option(NOTES_RUN.name)
+    now(work=NOTES_RUN.name)
+    panel.root.locator("select").nth(1).select_option(index=[o.name for o in read_prices()].index("p4d.24xlarge"))
+    now(offer="p4d.24xlarge")
     panel.press("devices", "ArrowRight")
     now(devices=16)
     assert "no time is known for 16 devices" in panel.words() and "rented" not in picture

@@ -1,54 +1,56 @@
 "Figures for each sentence that lesson 23 may conclude with."
-LISTS = dict(said="At most 13% more. ", costly_hour=dict(AWS="B200", Lambda="B200"),
-             cheap_work=dict(AWS="A100 40 GB", Lambda="B200"))
-PROGRAMS = dict(programs=2.5, plain=1.0, compiled=1.16, short=1.48, best=2.5)
-TRIAL = dict(took="It took 5% longer. ", told="It took 5% longer, most in the steps", trials=0.02, run_off=0.05)
-ANSWER = dict(programs=2.5, best=14_451, short=8532, low_said="$6,830", high_said="$11,600",
-              cheap_work=dict(AWS="B200", Lambda="B200"))
+RESNET = dict(sheet=28.5, by_sheet=1.4)
+PAIR = dict(aws_times=2.07, peak_times=2.27)
+STEPS = dict(provider=2.13, aws_first=0.5, small=[0.66, 0.83, 0.79])
+COUNTED = dict(inside=40, later=range(44), worst=3.3, llama=1.9, low_price="$7,800", high_price="$28,600",
+               slow_h100=18, h100s=28, slow_a100=2, a100s=16)
+PROGRAMS = dict(programs=2.5, plain=1.0, compiled=1.16, short=1.48, best=2.5, spans=3.7, fp8_said=" (No FP8.)",
+                own_said=" Ours: 35%.")
+TRIAL = dict(took="The five runs took 0.98 to 1.02 times the predicted 4.4 s. ", worst_off=0.02)
+BILL = dict(price_said="$7,070", days=5.5, all_hours=132.0, an_hour=53.52)
+ANSWER = dict(low_price="$7,800", count_said="$13,500", high_price="$28,600", price_said="$7,070")
 
 CASES = {
     "c2300015": [
-        (dict(faster=1.79, epoch_faster=1.99), "between memory and arithmetic"),
-        (dict(faster=2.6, epoch_faster=2.7), "The run was 2.6 times as fast, and an epoch 2.7"),
+        (RESNET | dict(faster=1.79, epoch_faster=1.99), "took 1.40 times as long"),
+        (RESNET | dict(faster=2.6, epoch_faster=2.7), "The run was 2.6 times as fast, and an epoch 2.7"),
     ],
     "c23g0005": [
-        (dict(b200_times=2.12, aws_times=2.07), "per token the two cost about the same"),
-        (dict(b200_times=2.6, aws_times=2.07), "cheaper per token"),
-        (dict(b200_times=1.5, aws_times=2.07), "more expensive per token"),
+        (PAIR | dict(b200_times=2.12), "per token the two cost about the same"),
+        (PAIR | dict(b200_times=2.6), "cheaper per token"),
+        (PAIR | dict(b200_times=1.5), "more expensive per token"),
     ],
     "c23g0008": [
-        (LISTS | dict(spread=dict(AWS=1.13, Lambda=1.9)), "the B200's, does the cheapest work"),
-        (LISTS | dict(spread=dict(AWS=1.5, Lambda=1.9)), "The cheapest work is done by A100 40 GBs at AWS and B200s"),
+        (STEPS | dict(aws_most=0.073), "each later step changes the price by at most 7%"),
+        (STEPS | dict(aws_most=0.3), "at AWS the steps since the A100 change it by up to 30%"),
+    ],
+    "c23m0004": [
+        (COUNTED | dict(low=0.58, high=2.1), "40 of 44 runs took 0.58 to 2.1 times"),
+        (COUNTED | dict(low=1.2, high=2.1), "off to one side"),
     ],
     "c23p0002": [
-        (PROGRAMS | dict(b200_times=2.1), "more than the 2.1 times of a B200. Compiling brings 1.16"),
+        (PROGRAMS | dict(b200_times=2.1), "the range above spans 3.7 times. Compiling brings 1.16"),
         (PROGRAMS | dict(b200_times=3.0), "less than the 3.0 times of a B200"),
     ],
     "c2300036": [
-        (TRIAL | dict(most="evaluation", run_off=-0.01), "no more than the 2% by which the slowest trial"),
-        (TRIAL | dict(most="the other 240 steps"), "ran at another speed than in the trials, which differed by 2%"),
-        (TRIAL | dict(most="outside of the steps"), "paid once, however long the run is"),
-        (TRIAL | dict(most="evaluation"), "slow one evaluation down and not the next"),
-        (TRIAL | dict(most="first ten steps"), "which the trials left out"),
+        (TRIAL | dict(in_steps=5, in_evaluation=5), "All five lie within the range of the trials"),
+        (TRIAL | dict(in_steps=2, in_evaluation=3), "But only 2 of 5 lie within the range"),
+        (TRIAL | dict(in_steps=0, in_evaluation=0, worst_off=0.3), "speed changed after the trials"),
     ],
     "c23b0003": [
-        (dict(price=6830.0, days=5.3, guessed=0.11), "89% of the hours are steps"),
-        (dict(price=6830.0, days=5.3, guessed=0.4), "of which 40% rest on an assumption"),
+        (BILL | dict(guessed=0.14), "86% of the hours are steps at a published rate; 14% rest"),
+        (BILL | dict(guessed=0.4), "40% of the hours rest on an assumption"),
     ],
     "c23b0006": [
-        (dict(full=3448.0, at_512=1.5), "At 3,448 devices they alone use up"),
+        (dict(full=3448.0, at_512=1.5), "At about 3,400 devices they alone use up"),
         (dict(full=300.0, at_512=17.0), "failures take 17% of the time, more than a reserve"),
     ],
-    "c23o0003": [
-        (dict(week=0.24, shares=dict(AWS=0.24, Lambda=0.43), power=dict(AWS=0.02, Lambda=0.035)), "2.0% to 3.5%"),
-        (dict(week=0.24, shares=dict(AWS=0.5, Lambda=1.2), power=dict(AWS=0.02, Lambda=0.035)), "120% against Lambda"),
-    ],
     "c23y0002": [
-        (dict(growth=4.6, fall=0.18, multiple=3.8, h100s=14_773.0, saved=2598.0), "still multiplies by 3.8"),
-        (dict(growth=1.1, fall=0.18, multiple=0.9, h100s=14_773.0, saved=2598.0), "and their price falls"),
+        (dict(growth=4.6, fall=0.44, fell_said="$11,800"), "fell by 44%, or $11,800"),
+        (dict(growth=4.6, fall=-0.1, fell_said="-$900"), "did not fall"),
     ],
     "c23e0002": [
-        (ANSWER | dict(spread=dict(AWS=1.1)), "Rent eight B200s at Lambda"),
-        (ANSWER | dict(spread=dict(AWS=3.1)), "quote $6,830 to $11,600 until you have a trial"),
+        (ANSWER | dict(small=[0.66, 0.83], provider=2.1), "Rent eight B200s at Lambda"),
+        (ANSWER | dict(small=[0.66, 1.2], provider=2.1), "a newer GPU is not cheaper everywhere. Quote $13,500"),
     ],
 }

@@ -64,6 +64,8 @@ WORKS = {work.name: work for work in (
          parameters=1_557_686_400, flops=1.052e13, kept_bytes=8.965e9, least_bytes=5.55e8),
     Work(name="LLaMA-like, 7B, 1 trillion tokens", steps=_steps(1e12, 4096, 512), global_batch=512,
          parameters=6_738_415_616, flops=1.932e14, kept_bytes=2.013e10, least_bytes=2.261e9),
+    Work(name="Llama 3, 8B, 100 billion tokens", steps=_steps(100e9, 8192, 128), global_batch=128,
+         parameters=8_030_261_248, flops=4.920e14, kept_bytes=4.402e10, least_bytes=7.793e9),
     Work(name="LLaMA-like, 70B, 2 trillion tokens", steps=_steps(2e12, 4096, 1024), global_batch=1024,
          parameters=68_976_648_192, flops=1.843e15, kept_bytes=1.087e11, least_bytes=7.319e9),
     Work(name="Llama 3, 405B, 15.6 trillion tokens", steps=_steps(15.6e12, 8192, 2048), global_batch=2048,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -83,22 +83,27 @@ def step_at(
 
 def sample_mean(
     run:Run,
-    column:str,    # of `Run.samples`
+    column:str,    # of `Run.samples`; or "unused_cores", of those that the process may use
     start:float,   # seconds on the run's axis
     end:float,
     rank:int=0,
     inside:np.ndarray|None=None,  # by `spans_of`: only samples that lie wholly in one of these count; None: all
 ) -> float | None:
     "The mean of what was sampled between `start` and `end`; a sample counts by how much of it lies there."
-    samples = run.samples
-    if column not in samples: return None
+    samples, told = run.samples, "cores" if column == "unused_cores" else column
+    if told not in samples: return None
     samples = samples[samples["rank"] == rank]
-    at, seconds, value = (samples[name].to_numpy(float) for name in ("at", "seconds", column))
+    at, seconds = (samples[name].to_numpy(float) for name in ("at", "seconds"))
+    value = _unused(samples[told]) if told != column else samples[told].to_numpy(float)
     weight = np.minimum(at, end) - np.maximum(at - seconds, start)
     weight = np.where(np.isnan(value) | np.isnan(weight), 0.0, np.maximum(weight, 0.0))
     if inside is not None: weight = weight * _lie_in(at - seconds, at, inside)
     total = math.fsum(weight)
     return float(np.nansum(weight * np.nan_to_num(value)) / total) if total > 0 else None
+
+def _unused(shares: Iterable[Sequence[float] | None]) -> np.ndarray:
+    "From the busy share of each core, how many cores were unused in each sample; not a number: not measured."
+    return np.array([len(one) - sum(one) if isinstance(one, (list, tuple)) else np.nan for one in shares], float)
 
 def _lie_in(begin: np.ndarray, end: np.ndarray, spans: np.ndarray) -> np.ndarray:
     "Whether each stretch lies wholly in one of the spans, which are in order."

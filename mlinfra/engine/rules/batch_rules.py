@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch.utils.data import IterableDataset, RandomSampler
+from torch.utils.data import IterableDataset, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from .batch_fingerprint import BatchFingerprint
 from .findings import Facts, Rule
@@ -118,10 +118,12 @@ def innermost_sampler(
         found = inner[0]
     return found
 
+_SHUFFLE = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
+
 class SameOrderEachEpoch(Rule):
     "The sampler shuffles, and yields the same order in each epoch."
     least_epochs = 2
-    _sampler, _many, _epoch = None, False, ()
+    _sampler, _many, _epoch, _sure = None, False, (), False
 
     def begin(self, facts: Facts) -> None:
         "Start anew."
@@ -131,11 +133,15 @@ class SameOrderEachEpoch(Rule):
     def on_loader(self, loader: Any) -> None:
         "Which sampler shuffles, and for which epoch."
         sampler, before = innermost_sampler(loader), self._epoch
+        if hasattr(data := getattr(loader, "dataset", None), "set_epoch"): sampler = data  # a stream that shuffles
         self._epoch = (getattr(sampler, "epoch", None), getattr(sampler, "seed", None))
         self._same_epoch = before == self._epoch and hasattr(sampler, "set_epoch")
-        shuffles = isinstance(sampler, RandomSampler) or getattr(sampler, "shuffle", False) is True
+        self._sure = getattr(sampler, "shuffle", False) is True  # one of a user's own with set_epoch probably shuffles
+        shuffles = isinstance(sampler, _SHUFFLE) or self._sure or (
+            hasattr(sampler, "set_epoch") and getattr(sampler, "shuffle", None) is not False)
         self._sampler = type(sampler).__name__ if shuffles else None
-        self._many = (_length(loader) or 0) > 4
+        length = _length(loader)
+        self._many = (length or 0) > 4 or length is None and hasattr(sampler, "set_epoch")
         self._before, self._now = self._now, {}
 
     def on_batch(self, batch: BatchFingerprint) -> None:
@@ -149,7 +155,7 @@ class SameOrderEachEpoch(Rule):
         why, cure = "its generator is seeded anew", "Seed once, before the first epoch"
         if self._same_epoch: why, cure = "nobody calls its set_epoch", "Call sampler.set_epoch(epoch) before each epoch"
         self.found(batch.step, f"{self._sampler} shuffles, and yields the same order of samples in each epoch: {why}",
-                   cure, cost=0.3, remark=not self._same_epoch)
+                   cure, cost=0.3, remark=not (self._same_epoch and self._sure))
 
     def _is(self, now: tuple, then: tuple) -> bool:
         return now[0] == then[0] or now[1] is not None and now[1] == then[1]

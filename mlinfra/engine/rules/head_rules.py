@@ -26,11 +26,20 @@ class ProbabilitiesAsLogits(Rule):
             what = "logits" if look.raw == "layer" else "probabilities without the logarithm"
             self.found(look.step, f"nll_loss takes logarithms of probabilities, and gets the output of a {look.raw}, "
                        f"which are {what}", "Use cross_entropy on the logits, or log_softmax before it")
+        elif look.across:
+            self.found(look.step, "nll_loss gets a log_softmax over dimension 0, the samples: the classes of a sample "
+                       "do not add up to 1, and its loss depends on the rest of the batch",
+                       "Use log_softmax(..., dim=1), or cross_entropy on the logits")
 
 class BroadcastTarget(Rule):
     "Output and target have different shapes, and their difference has more values than either."
     def on_loss_graph(self, look: LossGraph) -> None:
         "What became of the output."
+        if look.weighted is not None:
+            given, whole = look.weighted
+            self.found(look.step, f"the losses of the samples have the shape {given}, and weights or a mask of another "
+                       f"shape make {whole} of them: each loss is weighted with the weights of all samples", "Give the "
+                       "weights the shape of the losses: weights.squeeze(1)", remark=True)
         if look.broadcast is None: return
         given, whole = look.broadcast
         self.found(look.step, f"the output has the shape {given} and is broadcast with the labels to {whole}: each "

@@ -241,7 +241,7 @@ class LoopProbe:
         left = [state.names[i] for i, old in state.left.items() if old]
         if not (state.left and all(state.left.values())): left = []
         kept, norm = state.kept(), None
-        if kept is not None and kept < 1e-7:
+        if kept is not None and kept < 1e-5:  # a scale of 256 and more
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         state.judged, micro = bool(state.came), tuple((n, float(size)) for n, size in self._micro)
         state.keep_frozen()

@@ -150,7 +150,7 @@ class ClippedWhileScaled(Rule):
 class LearningRateDied(Rule):
     "The learning rate has fallen to next to nothing long before the end."
     least_steps = 12
-    _peak, _at, _low = 0.0, 0, None
+    _peak, _at, _low, _floor = 0.0, 0, None, (0.0, 0)   # of the floor: the rate, and since which step
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare with the highest so far."
@@ -158,6 +158,8 @@ class LearningRateDied(Rule):
         if not rates: return
         rate = max(rates)
         if rate >= self._peak: self._peak, self._at = rate, look.step
+        if rate != self._floor[0]: self._floor = rate, look.step
+        if self._stays(look.step): self._say_stays(look.step)
         if rate >= 1e-3 * self._peak: self._low = None
         elif self._low is None: self._low = look.step
         elif look.step - self._low >= max(10, (self._low - self._at) / 2):
@@ -169,7 +171,26 @@ class LearningRateDied(Rule):
                        remark=self._low - self._at > (self.facts.loader.get("batches") or 100), rate=rate,
                        peak=self._peak)
 
-_PLANNED = ("iterations", "max_steps", "total_steps", "num_training_steps")
+    def _stays(self, step: int) -> bool:
+        "Whether it fell to a tenth or less within the first epoch, and has been the same for three epochs since."
+        (rate, since), batches = self._floor, self.facts.loader.get("batches") or 0
+        return rate <= 0.1001 * self._peak and self._at < since < batches and step - since >= 3 * batches
+
+    def _say_stays(self, step: int) -> None:
+        rate, since = self._floor
+        self.found(step, f"the learning rate fell from {self._peak:.2g} to {rate:.2g} in at most {since - self._at} "
+                   "steps of the first epoch, and has stayed there since", "Step the scheduler once an epoch if its "
+                   "settings count epochs, or give it the number of steps", cost=0.5, remark=True, rate=rate,
+                   peak=self._peak)
+
+_PLANNED = ("iterations", "max_steps", "total_steps", "num_training_steps", "max_train_steps", "num_train_steps",
+            "max_iters", "num_iterations")
+_EPOCHS = ("epochs", "num_epochs", "n_epochs", "num_train_epochs")
+
+def _first_number(config: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    "The first of these settings that is a number above 0: -1 says that there is no limit."
+    values = (config.get(name) for name in names)
+    return next((value for value in values if isinstance(value, (int, float)) and value > 0), None)
 
 class StoppedEarly(Rule):
     "The run ended long before the planned number of steps."
@@ -199,10 +220,10 @@ class StoppedEarly(Rule):
 
     def _compare(self) -> None:
         facts, config = self.facts, self.facts.config
-        planned = next((config[name] for name in _PLANNED if isinstance(config.get(name), int)), None)
-        if planned is None and isinstance(config.get("epochs"), int):
-            planned = config["epochs"] * (facts.loader.get("batches") or 0)
+        planned = _first_number(config, _PLANNED)
+        if planned is None: planned = (_first_number(config, _EPOCHS) or 0) * (facts.loader.get("batches") or 0)
         if not planned or not 0 < facts.steps < 0.9 * planned: return
+        planned = round(planned)
         self.found(facts.steps - 1, f"the run ended after {facts.steps} of {planned} planned steps", "Look at how the "
                    "number "
                    "of steps is computed, and at a scheduler that was made for more of them",
@@ -222,6 +243,21 @@ class NothingFrozen(Rule):
             said = [key for names in (*own, vars(module)) for key in names if re.match("_?(frozen|freeze)", key)
                     and _is_positive(getattr(module, key, None))]
             if said and self._trains_all(module): self._say(look.step, plain_name(name), module, said[0])
+        self._ask_misspelt(look.step)
+
+    def _ask_misspelt(self, step: int) -> None:
+        "Attributes that PyTorch does not read: layer.requires_grad = False, p.require_grad = False."
+        model = self.facts.model
+        rows = [(plain_name(name) or "model", m, [*m.parameters()], _is_torch(m)) for name, m in model.named_modules()]
+        rows += [(plain_name(name), p, [p], True) for name, p in model.named_parameters()]
+        for name, owner, trained, foreign in rows:
+            names = _MEANT_FROZEN if foreign else _MEANT_FROZEN - {"trainable"}  # a module of one's own may read it
+            said = [key for key in names & vars(owner).keys() if vars(owner)[key] is False]
+            if not said or not trained or not all(p.requires_grad for p in trained): continue
+            self.found(step, f"{said[0]} of {name} was set to False, which PyTorch does not read: "
+                       f"{'it is' if owner is trained[0] else 'its parameters are'} trained",
+                       "Call requires_grad_(False) on the layer or the parameter", tensor=name, cost=0.3, remark=True)
+            return
 
     def _trains_all(self, module: nn.Module) -> bool:
         rows = list(module.parameters())
@@ -235,7 +271,14 @@ class NothingFrozen(Rule):
 
 def _is_batch_norm(module: nn.Module) -> bool: return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
-def _is_positive(value: Any) -> bool: return value is True or isinstance(value, int) and value > 0
+def _is_positive(value: Any) -> bool:
+    if isinstance(value, (list, tuple, set, frozenset)): return len(value) > 0
+    return value is True or isinstance(value, int) and value > 0
+
+_MEANT_FROZEN = frozenset(("requires_grad", "requires_grad_", "require_grad", "require_grads", "requires_grads",
+                           "required_grad", "trainable"))
+
+def _is_torch(module: nn.Module) -> bool: return type(module).__module__.startswith(("torch.", "torchvision."))
 
 def _drawn(module: nn.Module) -> bool | None:
     "Whether the weights are as PyTorch draws them: uniform up to 1 / sqrt(inputs). None: too few to tell."

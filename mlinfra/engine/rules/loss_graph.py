@@ -26,6 +26,8 @@ class LossGraph:
     leaf:bool                    # it has no graph, and yet it asks for a gradient
     classes:bool                 # it is a cross entropy of classes, or of yes and no, for as many samples as labels
     targets:frozenset[float]|None=None  # the least and greatest it compares with; None: no longer there
+    across:bool=False            # log_softmax runs over the samples, and not over the classes
+    weighted:tuple[tuple[int, ...], tuple[int, ...]]|None=None   # shape of the losses of samples, and what it became
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
@@ -75,6 +77,18 @@ def _broadcast(node: Any, by: str, target: tuple[int, ...]) -> tuple | None:
         if whole == shape and math.prod(whole) > math.prod(given): return given, shape
     return None
 
+def _weighted(node: Any, target: tuple[int, ...]) -> tuple | None:
+    "What the losses of samples became, if weights or a mask of another shape made more of them."
+    if _kind(node) != "Mul" or all(child is not None for child, _ in node.next_functions): return None
+    given, shape = _given(node), _shape(node, 0)
+    many = bool(given) and math.prod(given) == math.prod(target) and given[0] > 1
+    return (given, shape) if many and shape == (given[0], *given) and given == target else None
+
+def _across(node: Any) -> bool:
+    "Whether a loss of classes takes a log_softmax that runs over the samples."
+    before = next((child for child, _ in node.next_functions if child is not None), None)
+    return before is not None and _kind(before) == "LogSoftmax" and before._saved_dim == 0 and len(_given(node)) == 2
+
 def _given(node: Any) -> tuple[int, ...]:
     "The shape of what a node takes."
     return next((_shape(child, place) for child, place in node.next_functions if child is not None), ())
@@ -94,16 +108,18 @@ def read_loss_graph(
     "Read the nodes next to a loss."
     root = loss.grad_fn
     if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
-    twice, raw, broadcast, compared = "", "", None, []
+    twice, raw, broadcast, compared, across, weighted = "", "", None, [], False, None
     for node, by in _nodes(root):
         kind = _kind(node)
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if kind.startswith(("BinaryCrossEntropy", "NllLoss")): compared.append(node)
+        if kind.startswith("NllLoss"): across = across or _across(node)
         if target and broadcast is None: broadcast = _broadcast(node, by, target)
+        if target and weighted is None and by in ("", "Mean", "Sum", "Div", "Mul"): weighted = _weighted(node, target)
     classes = any(math.prod(_given(node)) == math.prod(target) if _kind(node).startswith("Binary") else
                   _given(node)[:1] == target[:1] for node in compared)
     values = [_targets(node) for node in compared]
     known = frozenset().union(*values) if values and None not in values else None
-    return LossGraph(step, twice, raw, broadcast, False, classes, known)
+    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted)

@@ -17,18 +17,39 @@ from .loop_probe import UpdateLook
 from .tensor_stats import TensorStats
 
 # %% auto #0
-__all__ = ['StaleOptimizer', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedInPart']
+__all__ = ['unregistered', 'StaleOptimizer', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedInPart']
 
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0003
+def unregistered(
+    model:nn.Module,
+) -> list[tuple[str, str, list[nn.Parameter]]]:   # name, kind of container, parameters that are trained
+    "Layers and parameters that a module keeps in a Python list, tuple or dictionary, and that are nowhere else in it."
+    known = {id(p) for p in model.parameters()}
+    found: list[tuple[str, str, list[nn.Parameter]]] = []
+    for name, module in model.named_modules():
+        for key, kept in vars(module).items():
+            if key in _OF_TORCH or not isinstance(kept, (list, tuple, dict)): continue
+            pairs = kept.items() if isinstance(kept, dict) else enumerate(kept)
+            for place, part in pairs:
+                rows = [part] if isinstance(part, nn.Parameter) else (
+                    [*part.parameters()] if isinstance(part, nn.Module) else [])
+                rows = [p for p in rows if p.requires_grad and id(p) not in known]
+                if rows: found.append((f"{plain_name(name)}.{key}[{place!r}]".lstrip("."), type(kept).__name__, rows))
+    return found
+
+_OF_TORCH = frozenset(vars(nn.Module()))  # what every module keeps for itself
+
 class StaleOptimizer(Rule):
-    "The optimizer trains tensors that the model no longer has."
+    "The optimizer trains tensors that the model no longer has, or cannot know those that are kept in a list."
     least_steps = 5
-    _times = 0
+    _times, _hidden_times = 0, 0
+    _hidden: list[tuple[str, str, list[nn.Parameter]]] | None = None
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare what has gradients with what the optimizers hold."
         facts = self.facts
         held = [p for o in facts.optimizers for group in o.param_groups for p in group["params"]]
+        if facts.model is not None: self._ask_hidden(look.step, facts.model, {id(p) for p in held})
         if facts.model is None or all(p.grad is not None for p in held): return self._forget()
         named = list(facts.model.named_parameters())
         own, known = {id(p) for _, p in named}, {id(p) for p in held}
@@ -45,6 +66,20 @@ class StaleOptimizer(Rule):
                    idle=idle, lost=len(lost))
 
     def _forget(self) -> None: self._times = 0
+
+    def _ask_hidden(self, step: int, model: nn.Module, known: set[int]) -> None:
+        "Layers in a Python list or dictionary, which model.parameters() does not find."
+        if self._hidden is None: self._hidden = unregistered(model)
+        lost = [(name, kind) for name, kind, rows in self._hidden
+                if any(p.grad is not None and id(p) not in known for p in rows)]
+        self._hidden_times = self._hidden_times + 1 if lost else 0
+        self.facts.more |= 0 < self._hidden_times < 3
+        if self._hidden_times < 3: return
+        names, it = [name for name, _ in lost], "it" if len(lost) == 1 else "them"
+        self.found(step, f"{several(names)} {'is' if len(lost) == 1 else 'are'} kept in a {lost[0][1]}, where "
+                   f"model.parameters(), to() and state_dict() do not find {it}: gradients are computed, and no "
+                   f"optimizer has {it}", "Use nn.ModuleList, nn.ModuleDict or nn.ParameterList; if they are not to be "
+                   "trained, call requires_grad_(False)", tensor=names[0], cost=0.5)
 
 class FrozenMoves(Rule):
     "The optimizer moves parameters that are frozen."

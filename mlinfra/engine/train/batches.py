@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -167,11 +167,16 @@ def _moved(leaf: Any, device: torch.device) -> Any:
         if leaf.dtype == np.float64: leaf = leaf.astype(_default_dtype())
         leaf = torch.as_tensor(leaf)
     if isinstance(leaf, torch.Tensor): return leaf.to(device, non_blocking=True)
-    if hasattr(leaf, "to"): return leaf.to(device)
+    if hasattr(type(leaf) if isinstance(leaf, Mapping) else leaf, "to"): return leaf.to(device)
+    if isinstance(leaf, MutableMapping): return _filled(copy.copy(leaf), leaf, device)  # a dictionary with attributes
     if isinstance(leaf, Mapping): return {name: to_device(value, device) for name, value in leaf.items()}
     if not is_dataclass(leaf) or isinstance(leaf, type): return leaf
     moved = copy.copy(leaf)
     for own in fields(leaf): object.__setattr__(moved, own.name, to_device(getattr(leaf, own.name), device))
+    return moved
+
+def _filled(moved: MutableMapping, batch: Mapping, device: torch.device) -> MutableMapping:
+    for name, value in batch.items(): moved[name] = to_device(value, device)
     return moved
 
 def _default_dtype() -> str: return str(torch.get_default_dtype()).removeprefix("torch.")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,11 @@ def _counted_right(outputs: torch.Tensor, targets: torch.Tensor, ignored: Iterab
     for one in ignored: counts &= targets != one
     return (right & counts).sum(), counts.sum()
 
+def _beyond(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    "How many targets are classes that have no output; 255 marks what is not to be counted."
+    targets = _classes(outputs, targets)
+    return ((targets >= outputs.shape[1]) & (targets != 255)).sum()
+
 # %% ../../../nbs/engine/train/evaluation.ipynb #f3898c0f
 @dataclass(frozen=True)
 class Scores:
@@ -91,6 +97,7 @@ class Measures:
     accuracy:bool=False          # whether to count right answers
     metric:Any=None              # the mean, of (outputs, targets); with `step`, of (model, batch); or see `Metrics`
     weight:Callable|None=None    # of a batch: what its loss is a mean over
+    strict:bool=False            # a target without an output is an error: no loss has looked at it
 
     def of(self, model: nn.Module, batch: Any, metrics: Metrics) -> dict[str, Any]:
         "Each measure of the batch by its name: a mean, a loss with its means, or (sum, count)."
@@ -104,6 +111,7 @@ class Measures:
         if self.loss_fn is not None:
             with seen_means() as ignored: found["loss"] = loss_value(self.loss_fn(outputs, targets), weight)
         if self.accuracy: found["accuracy"] = _counted_right(outputs, targets, ignored)
+        if self.accuracy and self.strict: found["beyond"] = _beyond(outputs, targets), None
         return found | metrics.of(outputs, targets)
 
 class Metrics:
@@ -185,6 +193,9 @@ def scores(
                     own[part] = before[0] + total, None if weight is None else before[1] + weight
     if samples == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
     means = {name: sum(_mean(*part) for part in parts.values()) for name, parts in sums.items()}
+    if beyond := int(means.get("beyond", 0)):
+        raise ValueError(f"{beyond:,} targets are classes for which the model has no output: it needs one for each "
+                         "class; pass metric= if they are not to be counted")
     return Scores(samples, means.get("loss"), means.get("accuracy"), metrics.values(means))
 
 def _mean(total: Any, weight: Any) -> float:
@@ -196,6 +207,7 @@ def _totals(value: Any, count: int) -> dict[int, tuple[Any, Any]]:
     "The sums behind the means in a loss or a metric of `count` samples, each with its weight; None: it is a sum."
     if isinstance(value, tuple) and len(value) == 2: return {0: (_number(value[0]), _number(value[1]))}
     if not isinstance(value, LossValue): value = LossValue(value)
+    if value.value is None: raise TypeError("loss and metric must return a number, the mean over the batch, got None")
     loss = _number(value.value)
     if value.terms is None: return {0: (loss * count if count else 0, count)}
     if not value.terms: return {0: (loss, None)}
@@ -204,7 +216,10 @@ def _totals(value: Any, count: int) -> dict[int, tuple[Any, Any]]:
     return totals | {0: (rest * count, count)} if value.rest else totals
 
 def _number(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor): return value
+    if value is None or isinstance(value, (Number, np.generic, np.ndarray)): return value
+    if not isinstance(value, torch.Tensor):
+        raise TypeError("loss and metric must return a number, the mean over the batch, or (sum, count), got "
+                        f"{type(value).__name__}")
     if value.numel() != 1:
         raise ValueError(f"loss and metric must be one number, the mean over the batch, got shape {tuple(value.shape)}")
     return value.detach().double()

@@ -1,0 +1,222 @@
+"""Relatives of known silent errors, each with its healthy twin: other spellings, samplers and layers of one cause."""
+import pytest
+import torch
+import torch.nn.functional as F
+from test_silent_errors import listed, net, samples, sgd, trained
+from torch import nn
+from torch.optim.lr_scheduler import LinearLR, MultiStepLR
+from torch.utils.data import (
+    DataLoader, IterableDataset, Sampler, SubsetRandomSampler, TensorDataset, WeightedRandomSampler)
+
+from mlinfra.engine.record.watch import watch
+from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES
+from mlinfra.engine.rules.inspection import Inspector
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def epochs_of(folder, loader, set_epoch):
+    "Three epochs, and what is called after each of them."
+    done = []
+
+    def after(w):
+        done.append(1)
+        if set_epoch: set_epoch(len(done))
+    return trained(folder, m := net(), sgd(m), loader, after=after)
+
+
+# ---- frozen by a name that PyTorch does not read
+
+def module_attribute(folder, sick):
+    model = net()
+    if sick: model[0].requires_grad = False
+    else: model[0].requires_grad_(False)
+    return trained(folder, model, sgd(model), listed())
+
+
+def misspelt(folder, sick):
+    model = net()
+    for p in model[0].parameters(): setattr(p, "require_grad" if sick else "requires_grad", False)
+    return trained(folder, model, sgd(model), listed())
+
+
+def keras_word(folder, sick):
+    model = net()
+    if sick: model[0].trainable = False
+    else: model[0].requires_grad_(False)
+    return trained(folder, model, sgd(model), listed())
+
+
+class Staged(nn.Sequential):
+    frozen_stages = (0, 1)
+
+
+def several_stages(folder, sick):
+    model = Staged(*net())
+    if not sick: model[0].requires_grad_(False)
+    return trained(folder, model, sgd(model), listed())
+
+
+# ---- the same order in each epoch
+
+class Shuffled(Sampler):
+    "A sampler of a user's own."
+    epoch = 0
+    def __len__(self): return 384
+    def set_epoch(self, epoch): self.epoch = epoch
+    def __iter__(self): return iter(torch.randperm(384, generator=torch.Generator().manual_seed(self.epoch)).tolist())
+
+
+def own_sampler(folder, sick):
+    sampler = Shuffled()
+    loader = DataLoader(TensorDataset(*samples()), 32, sampler=sampler)
+    return epochs_of(folder, loader, None if sick else sampler.set_epoch)
+
+
+class Stream(IterableDataset):
+    "A stream that is shuffled by its epoch."
+    epoch = 0
+    def set_epoch(self, epoch): self.epoch = epoch
+    def __iter__(self):
+        x, y = samples()
+        for i in torch.randperm(len(x), generator=torch.Generator().manual_seed(self.epoch)): yield x[i], y[i]
+
+
+def own_stream(folder, sick):
+    data = Stream()
+    return epochs_of(folder, DataLoader(data, 32), None if sick else data.set_epoch)
+
+
+def reseeded(make):
+    def case(folder, sick):
+        drawn = torch.Generator().manual_seed(0)
+        loader = DataLoader(TensorDataset(*samples()), 32, sampler=make(drawn))
+        return epochs_of(folder, loader, (lambda epoch: drawn.manual_seed(0)) if sick else None)
+    return case
+
+
+# ---- layers that model.parameters() does not find
+
+class Listed(nn.Module):
+    "A layer in a list or in a dictionary."
+    def __init__(self, wrap):
+        super().__init__()
+        self.first, self.last = nn.Linear(20, 16), nn.Linear(16, 5)
+        self.hidden = wrap(nn.Linear(16, 16))
+
+    def forward(self, x): return self.last(self.hidden["0" if hasattr(self.hidden, "keys") else 0](self.first(x)))
+
+
+def in_a_list(folder, sick):
+    model = Listed((lambda layer: [layer]) if sick else (lambda layer: nn.ModuleList([layer])))
+    return trained(folder, model, sgd(model), listed())
+
+
+def in_a_dictionary(folder, sick):
+    model = Listed((lambda layer: {"0": layer}) if sick else (lambda layer: nn.ModuleDict({"0": layer})))
+    return trained(folder, model, sgd(model), listed())
+
+
+def frozen_in_a_list(folder, sick):
+    "A teacher is hidden in a list on purpose: nothing in it gets a gradient."
+    model = Listed(lambda layer: [layer if sick else layer.requires_grad_(False)])
+    return trained(folder, model, sgd(model), listed())
+
+
+# ---- losses
+
+def over_samples(folder, sick):
+    return trained(folder, m := net(), sgd(m), listed(),
+                   lambda out, y: F.nll_loss(F.log_softmax(out, 0 if sick else 1), y))
+
+
+def weights_of_another_shape(folder, sick):
+    weights = torch.rand(32, 1)
+    if not sick: weights = weights[:, 0]
+    return trained(folder, m := net(), sgd(m), listed(),
+                   lambda out, y: (F.cross_entropy(out, y, reduction="none") * weights).mean())
+
+
+def mask_of_another_shape(folder, sick):
+    x, y = samples()
+    batches = list(zip(x.split(32), torch.stack([y, y], 1).split(32)))
+    mask = torch.ones(32, 1, 2) if sick else torch.ones(32, 2)
+    return trained(folder, m := net(out=10), sgd(m), batches, lambda out, y: (
+        F.cross_entropy(out.view(-1, 5, 2), y, reduction="none") * mask).mean())
+
+
+def clipped_at_a_low_scale(folder, sick):
+    model = net()
+    optimizer, scaler = sgd(model), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    inspector = Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    with watch(folder, model, optimizer, rules=[inspector]) as w:
+        for x, y in w(listed()):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y)).backward()
+            if not sick: scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    return inspector.findings
+
+
+# ---- schedules for epochs, stepped per batch, that end above a thousandth
+
+def schedule(make):
+    def case(folder, sick):
+        model = net()
+        optimizer = sgd(model)
+        scheduler = make(optimizer)
+        each = (lambda *_: scheduler.step()) if sick else None
+        return trained(folder, model, optimizer, listed(), epochs=12, each=each,
+                       after=None if sick else lambda w: scheduler.step())
+    return case
+
+
+CASES = dict(
+    module_attribute=("NothingFrozen", module_attribute), misspelt=("NothingFrozen", misspelt),
+    keras_word=("NothingFrozen", keras_word), several_stages=("NothingFrozen", several_stages),
+    own_sampler=("SameOrderEachEpoch", own_sampler), own_stream=("SameOrderEachEpoch", own_stream),
+    weighted_sampler=("SameOrderEachEpoch", reseeded(
+        lambda g: WeightedRandomSampler(torch.ones(384), 384, generator=g))),
+    subset_sampler=("SameOrderEachEpoch", reseeded(lambda g: SubsetRandomSampler(range(384), generator=g))),
+    in_a_list=("StaleOptimizer", in_a_list), in_a_dictionary=("StaleOptimizer", in_a_dictionary),
+    frozen_in_a_list=("StaleOptimizer", frozen_in_a_list),
+    over_samples=("ProbabilitiesAsLogits", over_samples),
+    weights_of_another_shape=("BroadcastTarget", weights_of_another_shape),
+    mask_of_another_shape=("BroadcastTarget", mask_of_another_shape),
+    clipped_at_a_low_scale=("ClippedWhileScaled", clipped_at_a_low_scale),
+    linear_schedule=("LearningRateDied", schedule(lambda o: LinearLR(o, 1.0, 0.01, 8))),
+    milestones=("LearningRateDied", schedule(lambda o: MultiStepLR(o, [3, 6]))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_relative_of_a_known_error_is_told(name, tmp_path):
+    rule, case = CASES[name]
+    found = case(tmp_path, True)
+    assert [one for one in found if one.rule == rule], found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_its_healthy_twin_is_silent(name, tmp_path):
+    found = CASES[name][1](tmp_path, False)
+    assert not found, found
+
+
+@pytest.mark.parametrize("settings, planned", [
+    (dict(num_epochs=4), 48), (dict(num_train_epochs=4.0, max_steps=-1), 48), (dict(max_train_steps=100), 100)])
+def test_planned_steps_are_known_by_the_names_that_people_give_them(settings, planned, tmp_path):
+    found = trained(tmp_path, m := net(), sgd(m), listed(), epochs=2, config=settings)
+    assert any(one.rule == "StoppedEarly" and f"of {planned} planned steps" in str(one) for one in found), found
+
+
+def test_a_run_without_a_limit_of_steps_has_not_stopped_early(tmp_path):
+    model = net()
+    assert not trained(tmp_path, model, sgd(model), listed(), config=dict(max_steps=-1, num_train_epochs=3.0))

@@ -256,3 +256,17 @@ def test_targets_without_an_output_are_an_error_and_not_left_out():
 def test_a_metric_that_returns_no_number_is_refused_in_a_sentence(metric):
     with pytest.raises(TypeError, match="must return a number, the mean over the batch"):
         evaluate(network(), LOADER, metric=metric)
+
+
+def test_a_step_that_trains_by_itself_is_told_what_to_leave_to_fit():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step(model, batch):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(batch[0]), batch[1])
+        loss.backward()
+        optimizer.step()
+        return loss
+    with pytest.raises(ValueError, match=r"leave backward\(\) and the optimizer's step to fit"):
+        fit(model, LOADER, step=step, optimizer=optimizer, **QUIET)

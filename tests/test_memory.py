@@ -735,3 +735,22 @@ def test_a_real_gpu_runs_out_and_recovers():
     before = torch.cuda.memory_allocated()
     plan = memory.find_batch_size(resnet18(), start=1 << 20, input_shape=(3, 224, 224), device="cuda")
     assert plan.tried[0] == (1 << 20, False) and plan.largest > 1 and torch.cuda.memory_allocated() == before
+
+
+def test_the_history_of_lbfgs_is_counted():
+    model, history = nn.Linear(30, 2), 5
+    optimizer = torch.optim.LBFGS(model.parameters(), 1e-3, history_size=history, max_iter=4)
+    inputs, targets = torch.randn(20, 30), torch.randn(20, 2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (model(inputs) - targets).pow(4).mean()
+        loss.backward()
+        return loss
+    for _ in range(20): optimizer.step(closure)
+    state = optimizer.state[model.weight]
+    held = [value for kept in state.values() for value in (kept if isinstance(kept, list) else [kept])
+            if isinstance(value, torch.Tensor) and value.numel() > 1]
+    assert len(state["old_dirs"]) == history
+    made = lambda parameters: torch.optim.LBFGS(parameters, history_size=history)
+    assert memory.estimate(nn.Linear(30, 2), 2, (30,), optimizer=made).optimizer == sum(t.nbytes for t in held)

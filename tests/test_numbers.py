@@ -609,7 +609,8 @@ UNCALLED = [  # (function.parameter, why it is not called with these arguments)
         engine.parallel.parallelize.parallelize.*
         engine.workers.worker_curve.fit_curve.cores engine.report.compare.run_alternately.repeats report.verify.repeats
         engine.cost.figure_kinds.figures_table.digits lab.few_labels.DigitSplit.few.n
-        lab.few_labels.trained_on_all.steps lab.published_speedups.GpuPair.devices
+        lab.few_labels.trained_on_all.steps lab.few_labels.trained_on_all.batch_size
+        lab.published_speedups.GpuPair.devices
         engine.report.tables.slowest_steps.count engine.report.waterfall.waterfall.rank
         lab.search_race.race.trials
         engine.tuning.search_space.whole.*

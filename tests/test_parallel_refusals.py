@@ -117,6 +117,7 @@ def hooked():
 MODELS = {name: (lambda kind=kind: chain(kind())) for name, kind in dict(
     running_mean=RunningMean, samples=SampleCounter, calls=CallCounter, batch_mean=BatchMean,
     own_norm=lambda: OwnNorm(8), sync=lambda: nn.SyncBatchNorm(8), momentum=lambda: nn.BatchNorm1d(8, momentum=None),
+    no_memory=lambda: nn.BatchNorm1d(8, track_running_stats=False),
     instance=lambda: nn.Sequential(nn.Unflatten(1, (2, 4)), nn.InstanceNorm1d(2, track_running_stats=True),
                                    nn.Flatten()),
     spectral=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)), checkpoint=Checkpointed).items()}
@@ -240,6 +241,81 @@ def slope(model, x, y):
     return F.cross_entropy(out, y) + (found.square().sum(1) + 1e-3).sqrt().sub(1).square().mean()
 
 
+def clip_by_hand(how):
+    "What it reads of each gradient is a number."
+    def step(run, own, x, y, _kept):
+        loss = F.cross_entropy(run.model(x), y)
+        loss.backward()
+        total = sum(p.grad.square().sum().item() for p in run.model.parameters()) ** 0.5
+        assert f"{run.model[0].weight.grad.norm():.6f}" != "0.000000" and len(run.model[0].weight.detach().numpy()) == 8
+        for p in run.model.parameters(): p.grad.mul_(min(1.0, 0.1 / total))
+        own.step(), own.zero_grad()
+        with torch.no_grad(): run.model[0].weight[6] = run.model[0].weight[1] * 0.5
+        return loss
+    return train(how, step=step)
+
+
+def average_by_hand(how):
+    def step(run, own, x, y, kept):
+        loss = usual(run, own, x, y, None)
+        with torch.no_grad():
+            for mean, p in zip(kept.parameters(), run.model.parameters()): mean.lerp_(p, 0.1)
+        return loss
+    return train(how, step=step, begin=lambda *_run: chain())
+
+
+class RowMeans(torch.optim.Optimizer):
+    "It remembers a mean of each row, and makes room for it by the row's number."
+    def __init__(self, parameters, lr): super().__init__(parameters, dict(lr=lr))
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in (p for group in self.param_groups for p in group["params"] if p.dim() == 2):
+            size = self.state[p].setdefault("size", torch.zeros(len(p), 1, dtype=p.dtype))
+            size.mul_(0.9).add_(p.grad.square().mean(1, keepdim=True), alpha=0.1)
+            p.sub_(self.param_groups[0]["lr"] * p.grad / (size.sqrt() + 1))
+
+
+def row_means(how): return train(how, optimizer=RowMeans)
+
+
+def mean_called_a_sum(how):
+    torch.manual_seed(0)
+    model = chain()
+    run = parallelize(model, loader(), how, torch.optim.SGD(model.parameters(), 0.05), reduction="sum", device="cpu")
+    try:
+        for x, y in run.loader:
+            F.cross_entropy(run.model(x), y).backward()
+            run.optimizer.step(), run.optimizer.zero_grad()
+        return [], {name: t.clone() for name, t in run.state_dict().items()}
+    finally: run.close()
+
+
+class WithLoss(nn.Module):
+    "It makes its loss itself, and returns it beside the outputs."
+    def __init__(self, loss):
+        super().__init__()
+        self.net, self.loss = chain(), loss
+    def forward(self, x, y):
+        scores = self.net(x)
+        return dict(loss=self.loss(scores, y), scores=scores)
+
+
+def mean_over_classes_above_0(scores, y):
+    return (F.cross_entropy(scores, y, reduction="none") * (y > 0)).sum() / (y > 0).sum()
+
+
+def loss_of_the_model(how, loss):
+    def step(run, own, x, y, _kept):
+        (found := run.model(x, y)["loss"]).backward()
+        own.step(), own.zero_grad()
+        return found
+    return train(how, lambda: WithLoss(loss), step=step)
+
+
+def sum_of_losses(scores, y): return F.cross_entropy(scores, y, reduction="sum")
+
+
 def penalty_with_another_batch(how):
     "The loss of one batch waits for the next one, which has a gradient penalty."
     def step(run, own, x, y, kept):
@@ -328,7 +404,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     **{(of_model, name): dict(ddp=APART, fsdp=APART, pipeline="")
        for name in ("running_mean", "samples", "batch_mean", "instance")},
     **{(of_model, name): dict(ddp="", fsdp="", pipeline="")
-       for name in ("calls", "own_norm", "sync", "momentum", "spectral", "checkpoint", "options")},
+       for name in ("calls", "own_norm", "sync", "momentum", "no_memory", "spectral", "checkpoint", "options")},
     (of_model, "direct"): dict(ddp="", fsdp="", pipeline="outside of a layer"),
     (of_model, "hooked"): dict(ddp=HOOK, fsdp=HOOK, pipeline=HOOK, tensor=HOOK),
     (of_model, "lazy"): dict.fromkeys(("ddp", "fsdp", "pipeline", "tensor"), "has no shape before the model is called"),
@@ -344,6 +420,13 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (plateau, True): dict(ddp="", fsdp=""),
     (gradients_by_hand,): dict(ddp=OF_ONE, fsdp=OF_ONE, pipeline=OF_ONE),
     (noise_on_gradients,): dict(ddp="a rank has changed it by itself"),
+    (clip_by_hand,): dict(ddp="", fsdp=""),
+    (average_by_hand,): dict(ddp="", fsdp="are shards .*run.state_dict"),
+    (row_means,): dict(ddp="", fsdp="remembers by zeros_like"),
+    (mean_called_a_sum,): dict(ddp="a mean over the samples", fsdp="a mean over the samples"),
+    (loss_of_the_model, F.cross_entropy): dict(ddp="", fsdp=""),
+    (loss_of_the_model, sum_of_losses): dict(ddp="a sum over the samples", fsdp="a sum over the samples"),
+    (loss_of_the_model, mean_over_classes_above_0): dict(ddp="does not follow the samples of a rank"),
     (skips,): dict(ddp="the ranks average gradients of different batches"),
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),

@@ -245,7 +245,13 @@ FP32 = replace(GPT3, precision="fp32")
     (lambda: estimate_plan(GPT3, NODES, ParallelConfig(64, micro_batch=7)),
      "data x micro_batch must divide the global batch of 1,536, got 448"),
     (lambda: estimate_plan(GPT3, NODES, ParallelConfig(1, 8, 8, chunks=5)), "chunks must divide a stage's 12 layers"),
-    (lambda: estimate_plan(RESNET, NODES, ParallelConfig(8, 8)), "tensor and pipeline must be 1")])
+    (lambda: estimate_plan(RESNET, NODES, ParallelConfig(8, 8)), "tensor and pipeline must be 1"),
+    (lambda: recommend(NODES, GPT3), "job must be a TransformerSpec or a ModelSpec"),
+    (lambda: recommend("GPT-3, 175B", NODES), "job must be .*, got 'GPT-3, 175B'"),
+    (lambda: estimate_plan(GPT3, "A100 80 GB", ParallelConfig(64)), "cluster must be a Cluster"),
+    (lambda: cluster(devices_per_node="8"), "devices_per_node must be a whole number, got '8'"),
+    (lambda: cluster(inter_node=5), "inter_node must be a Network"),
+    (lambda: cluster(intra_node="NVLink"), "intra_node must be a Network")])
 def test_what_cannot_be_had_is_refused(call, says):
     with pytest.raises(ValueError, match=says): call()
 

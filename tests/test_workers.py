@@ -134,3 +134,8 @@ def test_a_curve_refuses_nonsense(wrong):
 def test_a_curve_needs_a_row_without_workers():
     frame = quiet(DIGITS, (0,), batch_size=16, model=lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)))
     with pytest.raises(ValueError, match="a row for 0 workers and one for more"): fit_curve(frame, 2)
+
+
+def test_data_that_the_default_model_does_not_take_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="without model= a GluonCNN is trained.*pass model="):
+        sweep_workers(TensorDataset(torch.randn(64, 8), torch.randint(0, 2, (64,))), workers=(0, 1))

@@ -86,15 +86,17 @@ def linear_head(
 # %% ../../nbs/lab/few_labels.ipynb #fl240009
 def trained_on_all(
     model:nn.Module,
-    x:torch.Tensor,                   # all labelled pictures: each step takes them all
+    x:torch.Tensor,                   # all labelled pictures
     y:torch.Tensor,
     rate:float,                       # of AdamW; 0 keeps all but the last part as it is
     steps:int,
     head_rate:float|None=None,        # of the model's last part; None: the same
+    batch_size:int|None=None,         # pictures in a step, drawn anew for each; None: all of them
 ) -> nn.Module:
-    "The model after this many steps on all pictures, in evaluation mode."
+    "The model after this many steps of AdamW on the labelled pictures, in evaluation mode."
     rate, steps = nonnegative_float("rate", rate), positive_int("steps", steps)
     if head_rate is not None: head_rate = positive_float("head_rate", head_rate)
+    if batch_size is not None: batch_size = positive_int("batch_size", batch_size)
     last = {id(p) for p in list(model.children())[-1].parameters()} if head_rate is not None else set()
     learning = [p for p in model.parameters() if p.requires_grad]
     groups = [dict(params=[p for p in learning if id(p) not in last], lr=rate),
@@ -104,7 +106,8 @@ def trained_on_all(
         model.to(memory_format=torch.channels_last)
         x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(steps):
-        F.cross_entropy(model(x), y).backward()
+        rows = slice(None) if batch_size is None else torch.randperm(len(x))[:batch_size]
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
         optimizer.step()
         optimizer.zero_grad()
     return model.eval()

@@ -163,9 +163,15 @@ def _update(shapes: Mapping[str, Any], maker: OptimizerMaker, gpu: bool) -> Upda
                 if group.get("foreach", False) is None and not group.get("fused"): group["foreach"] = True
         for _ in range(2):
             for one in made: _step(one)
-        state = books.live["temporary"]
+        state = books.live["temporary"] + sum(map(_history, made))
     most = max(moment[2] for moment in books.moments) if books.moments else 0
     return UpdateMemory(state, max(0, most - state))
+
+def _history(optimizer: Any) -> int:
+    "Bytes of the directions and changes that LBFGS collects in later steps."
+    if not isinstance(optimizer, torch.optim.LBFGS): return 0
+    held = sum(p.nbytes for group in optimizer.param_groups for p in group["params"])
+    return 2 * optimizer.param_groups[0]["history_size"] * held
 
 def _step(optimizer: Any) -> None:
     if callable(getattr(optimizer, "train", None)): optimizer.train()  # as schedulefree asks before a step

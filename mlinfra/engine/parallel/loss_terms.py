@@ -15,7 +15,7 @@ import torch
 from .batch_share import Share
 
 # %% auto #0
-__all__ = ['MIXED', 'mixes_samples', 'LossTerm', 'loss_terms', 'terms_problem', 'own_divisors']
+__all__ = ['MIXED', 'mixes_samples', 'LossTerm', 'loss_terms', 'terms_problem', 'sum_problem', 'own_divisors']
 
 # %% ../../../nbs/engine/parallel/loss_terms.ipynb #lt000005
 _grad = torch.autograd.grad
@@ -49,6 +49,7 @@ class LossTerm:
     averaged:bool=False                 # whether there is a mean over samples, too
     chosen:str=""                       # the operation that picks among samples, if there is one
     known:bool=True                     # whether all of it can be read
+    times:tuple[float, ...]=()          # what the loop multiplies by
 
 _PICKS = ("Max", "Min", "Amax", "Amin", "Aminmax", "Median", "Nanmedian", "Kthvalue", "Topk", "Sort")
 _OF_ONE = ("Select", "Slice", "Unbind", "Split", "SplitWithSizes")  # along the samples: what follows is of some of them
@@ -98,7 +99,7 @@ def _divided(node: Any, term: LossTerm, by: bool) -> LossTerm:
         if factor is None or factor.dim() or factor.requires_grad: continue
         value = float(factor)
         if by: term = replace(term, divisor=term.divisor * value, stated=(*term.stated, value))
-        elif value: term = replace(term, divisor=term.divisor / value)
+        elif value: term = replace(term, divisor=term.divisor / value, times=(*term.times, value))
     return term
 
 def _reduced(node: Any, term: LossTerm) -> LossTerm:
@@ -134,6 +135,17 @@ def terms_problem(
         if share.samples != share.own and share.samples in term.stated and term.summed != share.samples:
             return (f"the loss divides a sum by {share.samples}, the samples of the whole batch, and this rank has "
                     f"{share.own} of them: divide by len(x), or say reduction=\"sum\" if it is a constant")
+    return ""
+
+def sum_problem(
+    terms:Iterable[LossTerm],
+    share:Share,            # of the batch that the loss is of
+) -> str:                   # empty if it is a sum, as far as one rank can tell
+    "Why a loss is not the sum over the samples that the script has announced."
+    if any(term.known and term.averaged and not {float(share.own), float(share.samples)} & {*term.times}
+           for term in terms):
+        return ("the loss has a mean over the samples, and reduction=\"sum\" adds up the ranks' means: leave reduction "
+                "out if all of the loss is a mean, or multiply the mean by the samples of this rank, len(x)")
     return ""
 
 def own_divisors(

@@ -27,7 +27,8 @@ from torch.optim.swa_utils import AveragedModel
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from .rank_agreement import check_agreed, rank_state
-from .loss_terms import MIXED, loss_terms, mixes_samples, own_divisors, terms_problem
+from .loss_terms import (
+    MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
     BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
@@ -101,6 +102,7 @@ class RankLoop:
         self.waiting: deque[BatchWeight] = deque(maxlen=64)  # of batches whose backward has not come
         self.called, self.unchecked = False, 2  # steps before which the ranks compare what they have
         self.outputs: list[torch.Tensor] = []   # of the model, for the batch, while a loss of it is looked at
+        self.inner: list[Any] = []              # nodes where they are made, from which the model may make a loss itself
         self.counted: list[Any] = []            # nodes of the graph where a mean over all ranks' targets is made
         self.chained = self.gathered = False    # a model's outputs go into a model; or to all ranks
         self.divisors, self.problem = None, ""  # of the losses since the last step
@@ -139,6 +141,7 @@ class RankLoop:
         finally: self.inside = False
         self.called = True
         if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
+        if looked: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
         out = weigh_outputs(out, self.weight)
         if looked: self.outputs += output_tensors(out)
         return out
@@ -159,7 +162,7 @@ class RankLoop:
         if not self.outputs or self.gathered or not self._looks(): return
         share, loops = self.loader.share, list(_open)
         nodes, counted = ([x for loop in loops for x in some(loop)] for some in (
-            lambda loop: [x.grad_fn for x in loop.outputs], lambda loop: loop.counted))
+            lambda loop: [*loop.inner, *(x.grad_fn for x in loop.outputs if x.dim())], lambda loop: loop.counted))
         rows = share.rows[1] - share.rows[0] or share.own
         own = [x for x in self.outputs if x.dim() and len(x) == rows and x.is_floating_point()]
         for loss in losses:
@@ -167,8 +170,10 @@ class RankLoop:
                 reached = [(one, one.reached) for one in (self.weight, *self.waiting)]
                 if mixes_samples(loss, own): self.problem = MIXED
                 for one, before in reached: one.reached = before
-            if self.reduction == "sum": continue
             terms = loss_terms(loss, nodes, counted)
+            if self.reduction == "sum":
+                if rows > 1: self.problem = self.problem or sum_problem(terms, share)
+                continue
             self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, share.own)}))
             if self.loader.weight is None and rows > 1:
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation)
@@ -200,7 +205,7 @@ class RankLoop:
         own = self.weight = BatchWeight(value, lambda moved: undo.append(self._weigh_parameters(own, moved)),
                                         self.strategy.guarded)
         self.strategy.counts, self.taken = share.own > 0, self.taken + 1
-        self.outputs, self.counted, self.chained, self.gathered = [], [], False, False
+        self.outputs, self.inner, self.counted, self.chained, self.gathered = [], [], [], False, False
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
             if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
@@ -209,7 +214,8 @@ class RankLoop:
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
             try: yield
             finally:  # a graph that is kept here would keep this loop
-                self.weight, self.strategy.counts, self.outputs, self.counted = BatchWeight(1.0), True, [], []
+                self.weight, self.strategy.counts = BatchWeight(1.0), True
+                self.outputs, self.inner, self.counted = [], [], []
         if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
 
     def _weigh_parameters(self, weight: BatchWeight, value: float) -> Callable[[], None]:

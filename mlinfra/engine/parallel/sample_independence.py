@@ -42,6 +42,10 @@ def _twin(model: nn.Module) -> nn.Module | None:
     for module in twin.modules():
         module._compiled_call_impl = None
         if isinstance(module, nn.modules.dropout._DropoutNd) or can_synchronise(module): module.eval()
+        if can_synchronise(module) and module.running_mean is None:  # which would look at the batch in eval mode, too
+            like = next(twin.parameters())
+            module.running_mean, module.running_var = (f(module.num_features, dtype=like.dtype, device=like.device)
+                                                       for f in (torch.zeros, torch.ones))
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             for key in [key for key, hook in hooks.items() if not _is_of_torch(hook)]: del hooks[key]
     return twin

@@ -313,6 +313,11 @@ class FSDPStrategy(ParallelStrategy):
                          "shares of a batch differ, one of a part of the model that is called by itself, or of what "
                          "the model keeps, hides in an object or gives to a hook: use ddp")
 
+    def whole_norms(self) -> AbstractContextManager:
+        "Within, numbers that are read of shards are those of the whole tensors, as the norm that clipping returns."
+        from mlinfra.engine.parallel.shard_values import whole_values
+        return whole_values()
+
     def around(self) -> AbstractContextManager:
         "Within, a loss may add a term of the parameters, which are shards, to one of the outputs."
         from torch.distributed.tensor.experimental import implicit_replication

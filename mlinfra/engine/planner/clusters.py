@@ -63,6 +63,9 @@ class Cluster:
         for name in ("memory_passes", "call_seconds", "micro_batch_seconds"):
             object.__setattr__(self, name, nonnegative_float(name, getattr(self, name)))
         if self.eight_bit_flops_per_s is not None: positive_float("eight_bit_flops_per_s", self.eight_bit_flops_per_s)
+        for name in ("intra_node", "inter_node"):
+            if isinstance(link := getattr(self, name), Network): continue
+            raise ValueError(f"{name} must be a Network, such as NODE_LINKS[{next(iter(NODE_LINKS))!r}], got {link!r}")
         for name in ("overlap", "rails", "in_switch"): boolean(name, getattr(self, name))
 
     @property
@@ -123,6 +126,7 @@ def cluster(
 ) -> Cluster:
     "A cluster of devices from the table of hardware."
     known = DEVICES[one_of("device", device, ACCELERATORS)]
+    devices_per_node = positive_int("devices_per_node", devices_per_node)
     if inter_node is None:
         if known.node_link is None: raise ValueError(f"inter_node must be given for {device}: it is not in the table")
         inter_node = known.node_link

@@ -58,6 +58,13 @@ class PlanEstimate:
         return 3 * self.job.flops * self.job.global_batch / (self.seconds * peak)
 
 # %% ../../../nbs/engine/planner/plan_search.ipynb #5797fb0b
+def _check_kinds(job: object, cluster: object) -> None:
+    "ValueError where one is of another kind: they may have been swapped, or be a name."
+    if not isinstance(job, (TransformerSpec, ModelSpec)):
+        raise ValueError(f"job must be a TransformerSpec or a ModelSpec, such as JOBS['GPT-3, 175B'], got {job!r:.80}")
+    if not isinstance(cluster, Cluster):
+        raise ValueError(f"cluster must be a Cluster, such as cluster('A100 80 GB'), got {cluster!r:.80}")
+
 def _check_precision(job: TransformerSpec | ModelSpec, cluster: Cluster) -> str:
     "Why nothing can be predicted for its precision; empty if it can."
     known = job.precision != "fp32" and (job.precision != "fp8" or cluster.eight_bit_flops_per_s)
@@ -92,6 +99,7 @@ def infeasible_reason(
     config:ParallelConfig,
 ) -> str:
     "The rule that the configuration breaks; empty if none. Whether it fits into memory is another question."
+    _check_kinds(job, cluster)
     if reason := _check_precision(job, cluster): return reason
     if config.devices != cluster.devices:
         return f"data x tensor x pipeline x context must be the {cluster.devices:,} devices, got {config.devices:,}"
@@ -156,6 +164,7 @@ def parallel_configs(
     cluster:Cluster,
 ) -> list[ParallelConfig]:
     "Every configuration that divides; whether it fits is another question."
+    _check_kinds(job, cluster)
     if reason := _check_precision(job, cluster): raise ValueError(reason)
     found, kinds = [], _checkpointing_kinds(job)
     for data, tensor, pipeline, context in _shapes(job, cluster):

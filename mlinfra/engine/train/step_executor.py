@@ -140,7 +140,12 @@ class EagerExecutor:
         loss:torch.Tensor,  # weighted
     ) -> None:
         "Gradients of the scaled loss."
-        self.scaler.scale(loss).backward()
+        try: self.scaler.scale(loss).backward()
+        except RuntimeError as error:
+            if "backward through the graph a second time" not in str(error): raise
+            raise ValueError("the graph of the loss was used up before fit computes gradients: step= must return the "
+                             "loss and leave backward() and the optimizer's step to fit; if it does, something in the "
+                             "loss was kept from an earlier step: detach() it") from error
 
     def update(self) -> None:
         "Observers of `on_backward`, optimizer step and scheduler; the gradients are gone afterwards."

@@ -194,8 +194,12 @@ class SweepTask:
 
     def warm_up(self) -> None:
         "Train two unmeasured steps and evaluate one batch: the first cost seconds, and errors show before the sweep."
-        model = self.fresh()
-        self.fit(model, [self.first_batch] * 2, epochs=1)
+        model, batches = self.fresh(), [self.first_batch] * 2
+        try: self.fit(model, batches, epochs=1)
+        except (RuntimeError, IndexError) as error:
+            if self.model is not GluonCNN: raise
+            raise ValueError("without model= a GluonCNN is trained, for images of 1 x 28 x 28 and ten classes, and it "
+                             f"does not take these data ({error}): pass model=, a function that makes yours") from error
         self.evaluate(model, [self.first_batch])
 
 # %% ../../../nbs/engine/workers/worker_sweep.ipynb #6d614ea4

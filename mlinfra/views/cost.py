@@ -276,8 +276,8 @@ def _figures(plan: CostPlan, chosen: Quote) -> tuple[str, ...]:
     "The chosen plan in two lines, for a picture without the panel around it."
     if chosen.price is None: return ()
     time, dollars = chosen.price.seconds, chosen.price.dollars
-    ends = (f" ({duration_text(time.low)} to {duration_text(time.high)}, {dollars_text(dollars.low)} to "
-            f"{dollars_text(dollars.high)})" if time.low < time.high else "")
+    ends = (f" ({duration_text(time.low)} to {duration_text(time.high)}, {dollars_text(dollars.low)[1:]} to "
+            f"{dollars_text(dollars.high)[1:]} dollars)" if time.low < time.high else "")
     return f"filled: {duration_text(time.value)} and {dollars_text(dollars.value)}{ends}", _rent_text(plan)
 
 def _quote_words(one: Quote) -> str:

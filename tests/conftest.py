@@ -57,6 +57,17 @@ def start_kernels(config):
     os.environ["MLINFRA_PYTHON"] = KERNELS[0].python
 
 
+@pytest.fixture
+def seeded():
+    "One thread, and the first random numbers: each test of a training starts the same."
+    import torch
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory):
     "Those that lessons' kernels are forked by, or None where processes cannot be forked like this."

@@ -17,13 +17,7 @@ from mlinfra.training import fit
 SPEED = {rule.__name__ for rule in SPEED_RULES}
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    threads = torch.get_num_threads()
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def samples(n=384, features=20, classes=5):

@@ -13,13 +13,7 @@ from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES
 from mlinfra.engine.rules.inspection import Inspector
 
 
-@pytest.fixture(autouse=True)
-def seeded():
-    threads = torch.get_num_threads()
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def epochs_of(folder, loader, set_epoch):

@@ -4,7 +4,7 @@ SENT = dict(said="Stage 3 sends 2.26 MiB")
 PEAK = dict(said="Blocks more: ", x0=1.0, x1=1.25, x2=2.0)
 TOKENS = dict(said="Bounds. ", cable=24_861.0)
 ROOM = dict(room=85, one_32=45.7, fsdp_gb=10.0)
-MANY = dict(said="Steps get longer", source="H100; a table", for_each=[10.0, 15.0])
+MANY = dict(said="Steps get longer", source="H100; a table", for_each=[10.0, 15.0], small=[45.0, 21.0])
 
 CASES = {
     "sh12f01": [
@@ -38,7 +38,7 @@ CASES = {
         (dict(said="Kept: 93.0%", low_few=93.0, if_64=92.3), "so this run does not tell"),
     ],
     "sh12g06": [
-        (MANY | dict(ratio=1.5), "10 to 15 ms for each billion, whatever the tokens"),
+        (MANY | dict(ratio=1.5), "10 to 15 ms for each billion. (Models of 1 and 3 billion, at stage 2, lose 45"),
         (MANY | dict(ratio=3.0), "Steps get longer. (H100; a table)"),
     ],
 }

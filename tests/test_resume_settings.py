@@ -26,10 +26,11 @@ class Stop:
             run.stop()
 
 
-def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step", **keep):
+def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step",
+          groups=nn.Module.parameters, **keep):  # fmt: skip
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    optimizer = torch.optim.SGD(groups(model), lr, momentum=0.9)
     observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else [])
     history = fit(model, DataLoader(DATA, batch, shuffle=True), epochs=epochs, optimizer=optimizer, interval=interval,
                   scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
@@ -98,3 +99,19 @@ def test_wrapped_models_and_plain_ones_go_on_with_each_other(wrap, tmp_path):
         root = tmp_path / str(one is wrap)
         train(root, wrap=one, stop=12)
         assert losses(train(root, wrap=other)[0]) == whole
+
+
+def in_groups(model, *numbers):
+    named = [*model.named_parameters()]
+    return [dict(params=[named[n] for n in group]) for group in numbers]
+
+
+def test_parameters_in_another_order_are_found_by_their_names(tmp_path):
+    losses = lambda history: [step.loss for step in history.steps]
+    square = lambda model: nn.utils.spectral_norm(model[0]) and model  # whose vectors have a version
+    whole = losses(train(None, wrap=square)[0])
+    train(tmp_path, wrap=square, stop=12, groups=lambda model: in_groups(model, (0, 1), (2, 3)))
+    again = train(tmp_path, wrap=square, groups=lambda model: in_groups(model, (1, 0), (3, 2)))
+    assert losses(again[0]) == whole
+    with pytest.raises(ValueError, match="trained 0.weight_orig and others, and now it trains 2.bias"):
+        train(tmp_path, wrap=square, epochs=4, groups=lambda model: in_groups(model, (3, 2), (1, 0)))

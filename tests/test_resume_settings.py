@@ -1,5 +1,9 @@
 """A setting that changes on a resume: it is said which one counts, and `override` decides, before the first step."""
 
+import os
+from argparse import Namespace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.monitor import Monitor, Run
 from mlinfra.training import fit
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(1))
@@ -27,12 +32,12 @@ class Stop:
 
 
 def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step",
-          groups=nn.Module.parameters, **keep):  # fmt: skip
+          groups=nn.Module.parameters, shuffle=True, watchers=(), **keep):  # fmt: skip
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
     optimizer = torch.optim.SGD(groups(model), lr, momentum=0.9)
-    observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else [])
-    history = fit(model, DataLoader(DATA, batch, shuffle=True), epochs=epochs, optimizer=optimizer, interval=interval,
+    observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else []) + [*watchers]
+    history = fit(model, DataLoader(DATA, batch, shuffle), epochs=epochs, optimizer=optimizer, interval=interval,
                   scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
                   keep_memory=False)  # fmt: skip
     return history, optimizer.param_groups[0]["lr"]
@@ -71,6 +76,7 @@ def test_a_longer_schedule_goes_on_at_its_place(interval, make, length, tmp_path
     (dict(schedule=one_cycle(24)), dict(schedule=one_cycle(48)), "override=\"scheduler\" takes the schedule"),
     (dict(schedule=cosine(24)), dict(schedule=cosine(48), lr=1.0, override="lr"), "take both"),
     (dict(stop=12), dict(batch=16), "batch_size 8 -> 16.*override=\"next_epoch\""),
+    (dict(stop=12), dict(shuffle=False), "order RandomSampler -> SequentialSampler: the rest of the epoch"),
     (dict(), dict(override="rate"), "override names rate, and there are dampening, lr,"),
 ])  # fmt: skip
 def test_what_cannot_go_on_is_refused_before_the_first_step(first, second, says, tmp_path):
@@ -115,3 +121,30 @@ def test_parameters_in_another_order_are_found_by_their_names(tmp_path):
     assert losses(again[0]) == whole
     with pytest.raises(ValueError, match="trained 0.weight_orig and others, and now it trains 2.bias"):
         train(tmp_path, wrap=square, epochs=4, groups=lambda model: in_groups(model, (3, 2), (1, 0)))
+
+
+def test_a_setting_that_is_the_same_is_not_said_to_have_changed(tmp_path):
+    make = lambda: dict(sizes=(8, 2), table=np.arange(3), rate=float("nan"), named=dict(a=[1]))
+    train(tmp_path, config=make())
+    history, _ = train(tmp_path, 4, config=Namespace(**make()))
+    assert not [words for words in history.remarks if "settings" in words]
+    history, _ = train(tmp_path, 5, config=make() | dict(sizes=(8, 3)))
+    assert "not those of the saved run: sizes (8, 2) -> (8, 3)" in history.remarks[-1]
+
+
+def test_a_script_that_changes_its_folder_goes_on_in_the_first(tmp_path, monkeypatch):
+    class Leave:
+        def on_step(self, run, step):
+            os.chdir(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    train("kept", every=3, watchers=[Leave(), Monitor("run")])
+    assert latest(tmp_path / "kept").step == 24 and not [*(tmp_path / "other").iterdir()]
+
+
+def test_the_record_of_a_run_that_went_on_has_the_settings_of_the_whole(tmp_path):
+    train(None, watchers=[Monitor(tmp_path / "whole")])
+    for stop in (12, None):
+        train(tmp_path / "kept", stop=stop, watchers=[Monitor(tmp_path / "cut")])
+    whole, cut = (Run(tmp_path / name).config for name in ("whole", "cut"))
+    assert cut == whole and cut["epochs"] == 3 and cut["iterations"] == 24

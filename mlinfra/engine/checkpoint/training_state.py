@@ -197,7 +197,9 @@ def restore(
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
     cut = _end_epoch(run.history) if next_epoch else ""
-    run.iteration, run.epochs = state.step, max(0, end - current_epoch(run.history))
+    run.iteration, planned = state.step, run.epochs
+    run.epochs = max(0, end - current_epoch(run.history))
+    run.past = planned - run.epochs
     run.begun = min(run.begun, len(run.history.steps))
     remarks = [cut] * bool(cut) + (set_random_states(parts["random"]) if "random" in parts else [])
     remarks += position.remarks + _other_place(run, parts.get("identity", {}))

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..base.plain_values import named_settings
 from .watch import OwnedHook, Watch, count_samples
 
 # %% auto #0
@@ -148,7 +149,7 @@ class _FrameworkWatch:
         return self.watched.findings if self.watched else []
 
     def _open(self, config: dict[str, Any], done: int, *trained: Any, told: bool = False, also: Any = ()) -> None:
-        how = dict(first_step=done) | self.how | dict(config=config | dict(self.how.get("config") or {}))
+        how = dict(first_step=done) | self.how | dict(config=config | named_settings(self.how.get("config")))
         how["rules"] = [*how.get("rules", ()), *also]
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 

@@ -2,6 +2,7 @@
 
 import os
 from argparse import Namespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -32,14 +33,15 @@ class Stop:
 
 
 def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step",
-          groups=nn.Module.parameters, shuffle=True, watchers=(), **keep):  # fmt: skip
+          groups=nn.Module.parameters, shuffle=True, watchers=(), kind=partial(torch.optim.SGD, momentum=0.9),
+          loss_fn=None, **keep):  # fmt: skip
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
-    optimizer = torch.optim.SGD(groups(model), lr, momentum=0.9)
+    optimizer = kind(groups(model), lr)
     observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else []) + [*watchers]
     history = fit(model, DataLoader(DATA, batch, shuffle), epochs=epochs, optimizer=optimizer, interval=interval,
                   scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
-                  keep_memory=False)  # fmt: skip
+                  keep_memory=False, loss_fn=loss_fn)  # fmt: skip
     return history, optimizer.param_groups[0]["lr"]
 
 
@@ -148,3 +150,34 @@ def test_the_record_of_a_run_that_went_on_has_the_settings_of_the_whole(tmp_path
         train(tmp_path / "kept", stop=stop, watchers=[Monitor(tmp_path / "cut")])
     whole, cut = (Run(tmp_path / name).config for name in ("whole", "cut"))
     assert cut == whole and cut["epochs"] == 3 and cut["iterations"] == 24
+
+
+def falling(steps):
+    return lambda optimizer: rates.LambdaLR(optimizer, lambda n: max(0.0, 1 - n / steps))
+
+
+def test_a_schedule_that_is_a_function_is_this_runs_and_that_is_said(tmp_path):
+    train(tmp_path, schedule=falling(24), stop=12)
+    history, _ = train(tmp_path, schedule=falling(24))
+    assert not [words for words in history.remarks if "schedule" in words or "settings" in words]
+    history, lr = train(tmp_path, 6, schedule=falling(48), watchers=[Stop(36)])
+    assert lr == pytest.approx(0.025)
+    assert "after 24 calls of LambdaLR the learning rate was 0, and from here it follows 0.05" in history.remarks[-1]
+
+
+@pytest.mark.parametrize("kind, name, kept", [(torch.optim.Adam, "amsgrad", "max_exp_avg_sq"),
+                                              (torch.optim.RMSprop, "centered", "grad_avg")])
+def test_what_an_overridden_setting_needs_begins_with_it(kind, name, kept, tmp_path):
+    train(tmp_path, kind=kind, stop=12)
+    history, _ = train(tmp_path, kind=partial(kind, **{name: True}), override=name)
+    states = read_state(latest(tmp_path).path).parts["optimizer"]["state"].values()
+    assert len(history.steps) == 24 and all(kept in state for state in states)
+
+
+def test_weights_of_classes_that_count_on_a_resume_are_named(tmp_path):
+    balanced = lambda share: nn.CrossEntropyLoss(weight=torch.tensor([1.0, share]))
+    train(tmp_path, loss_fn=balanced(1.0), stop=12)
+    history, _ = train(tmp_path, loss_fn=balanced(1.0))
+    assert not [words for words in history.remarks if "others" in words]
+    history, _ = train(tmp_path, 4, loss_fn=(mine := balanced(5.0)))
+    assert mine.weight[1] == 1 and "this one has others: step.loss_fn.weight" in history.remarks[-1]

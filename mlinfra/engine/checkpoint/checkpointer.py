@@ -239,7 +239,10 @@ class Checkpointer:
         left = tuple(f"{path}." for path in but)
         kept = {part: {path: value for path, value in rows.items() if not f"{path}.".startswith(left)}
                 for part, rows in kept.items()}
-        if odd := held.load(kept, run.device):
+        odd = held.load(kept, run.device)
+        if held.exchanged:
+            self.folder.remark(f"the saved run's values count, and this one has others: {some(held.exchanged)}")
+        if odd:
             self.folder.warn(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
     def _improved(self, run: Any) -> bool:

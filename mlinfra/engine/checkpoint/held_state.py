@@ -262,12 +262,20 @@ class HeldState:
         self.large: list[str] = []  # values that changed, and are too large to be kept
         self.lost = found.lost | {path: why for path, one in found.objects.items() if (why := _why_not(one))}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
+        self.exchanged: list[str] = []  # buffers that the saved run never changed, and that were others here
+        self._note_buffers(found)
+
+    def _note_buffers(self, found: Found) -> None:
+        self._buffers = {path: _buffers_of(one) for path, one in found.objects.items()}
 
     def state(self) -> dict[str, Any]:
         "Generators, objects, and values that are not what they were at the beginning; tensors are the live ones."
         found = Found(self.roots, self.known)
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
+        for path, kept in objects.items():
+            same = _buffers_of(found.objects[path]).items() & self._buffers.get(path, {}).items()
+            if same: objects[path] = kept | dict(constant=sorted(name for name, _mark in same))
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
         for path, place in found.values.items():
             value = place.get()
@@ -289,7 +297,10 @@ class HeldState:
             if name not in kept: continue
             here, there = getattr(found, name), kept[name]
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
-            for path in here.keys() & there.keys(): put(here[path], there[path])
+            for path in here.keys() & there.keys():
+                if put is _load_object: self.exchanged += _exchanged(path, here[path], there[path])
+                put(here[path], there[path])
+        self._note_buffers(found)
         for path, (value, where, *replaced) in kept.get("values", {}).items():
             try: _put(found.values.get(path) or _place(found, *where), value, device, *replaced)
             except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
@@ -330,6 +341,18 @@ def _put(place: ValuePlace, value: Any, device: Any, replaced: bool = False) -> 
 
 def _marks(module: nn.Module) -> list[int]: return [tensor._version for tensor in module.state_dict().values()
                                                     if isinstance(tensor, torch.Tensor) and not tensor.is_inference()]
+
+def _buffers_of(thing: Any) -> dict[str, tuple[int, int]]:
+    "Of a module: what tells whether a buffer has been changed or replaced since."
+    if not isinstance(thing, nn.Module): return {}
+    return {name: (id(one), 0 if one.is_inference() else one._version) for name, one in thing.named_buffers()}
+
+def _exchanged(path: str, thing: Any, kept: Any) -> list[str]:
+    "Buffers that were not changed in the saved run, as the weights of classes, and have other values here."
+    if not isinstance(thing, nn.Module): return []
+    now = thing.state_dict()
+    names = [name for name in kept.get("constant", ()) if name in now and name in kept["weights"]]
+    return [f"{path}.{name}" for name in names if not torch.equal(now[name].cpu(), kept["weights"][name].cpu())]
 
 def _state_of(thing: Any) -> Any:
     if isinstance(thing, nn.Module): return model_state(thing)

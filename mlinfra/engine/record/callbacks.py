@@ -188,7 +188,7 @@ class LightningWatch(_FrameworkWatch):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
-                      accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
+                      accumulate_grad_batches=trainer.accumulate_grad_batches, device=str(pl_module.device))
         done = trainer.fit_loop.epoch_loop.batch_progress.total.ready  # before a checkpoint was loaded
         self._open(config, done, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
@@ -214,7 +214,7 @@ class LightningWatch(_FrameworkWatch):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         "Keep the step, and its loss where the module tells it."
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if loss is not None: self.watched.loss(loss)
+        if loss is not None: self.watched.loss(loss * trainer.accumulate_grad_batches)  # Lightning has divided it
         self.watched.end_step()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:

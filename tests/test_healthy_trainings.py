@@ -23,6 +23,9 @@ from mlinfra.engine.dist.fsdp import fsdp
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import SPEED_RULES
+from mlinfra.engine.rules.findings import Facts
+from mlinfra.engine.rules.tensor_rules import UnchangedWeights
+from mlinfra.engine.rules.tensor_stats import ParameterStats, TensorStats
 from mlinfra.pretrained import add_lora
 
 SPEED = {rule.__name__ for rule in SPEED_RULES}
@@ -846,6 +849,92 @@ def advertisements(loop: Loop) -> None:
             w.loss(loss)
 
 
+# ---- what ends, converges or begins anew
+
+def milestones(loop: Loop) -> None:
+    "A hundredth of the rate after 2 epochs, and again after 4 of 14."
+    model, batches = mlp(20, 64, 4), task(16)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    rate = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4], 0.01)
+    with loop(model, optimizer) as w:
+        for _ in range(14):
+            learn(w, model, optimizer, batches)
+            rate.step()
+
+
+def folds(loop: Loop) -> None:
+    "Cross-validation in one watch: what one fold is validated on the others train on."
+    model, (x, y) = mlp(20, 32, 4), task(1, 480)[0]
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    begun, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    with loop(model, optimizer) as w:
+        for fold in range(3):
+            model.load_state_dict(begun)
+            optimizer.load_state_dict(state)
+            held = torch.arange(len(x)) % 3 == fold
+            for _ in range(3):
+                learn(w, model, optimizer, list(zip(x[~held].split(16), y[~held].split(16))))
+                with torch.no_grad():
+                    for batch, _ in w(list(zip(x[held].split(16), y[held].split(16))), validation=True): model(batch)
+
+
+def queue(loop: Loop) -> None:
+    "As MoCo: against a queue of random numbers the first losses are small; it fills with what is alike, and they rise."
+    model = mlp(20, 64, 32)
+    twin, others = copy.deepcopy(model).requires_grad_(False), F.normalize(torch.randn(32, 1024), dim=0)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    with loop(model, optimizer) as w:
+        for x, _ in w([(x + 3, y) for x, y in task()]):
+            with torch.no_grad():
+                for slow, p in zip(twin.parameters(), model.parameters()): slow.lerp_(p, 0.001)
+                same = F.normalize(twin(x), dim=1)
+            own = F.normalize(model(x), dim=1)
+            logits = torch.cat([(own * same).sum(1, keepdim=True), own @ others], 1) / 0.07
+            loss = F.cross_entropy(logits, torch.zeros(len(x), dtype=torch.long))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+            others = torch.cat([others[:, len(x):], same.T], 1)
+
+
+def seldom_chosen(loop: Loop) -> None:
+    "An expert that is chosen in the first steps and then for a while not, because the router prefers the others."
+    model = Experts()
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+
+    def away(n: int) -> None:
+        with torch.no_grad(): model.router.bias[5] = -20.0 if 3 < n < 60 else 0.0
+
+    with loop(model, optimizer) as w: learn(w, model, optimizer, task(), away)
+
+
+def each_step_validated(loop: Loop) -> None:
+    "As a graph network: all nodes are one batch, and each step is validated."
+    model, ((x, y),) = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 4)), task(1, 300)
+    optimizer = torch.optim.Adam(model.parameters(), 2e-3)
+    with loop(model, optimizer) as w:
+        for _ in range(STEPS):
+            model.train()
+            learn(w, model, optimizer, [(x[:60], y[:60])])
+            model.eval()
+            with w.evaluation() as found, torch.no_grad(): found.tell(F.cross_entropy(model(x[60:]), y[60:]))
+
+
+def stopped_on_purpose(loop: Loop) -> None:
+    "Planned for 50 epochs, and left when the validation loss has not improved in two."
+    model, ((x, y),) = mlp(20, 64, 4), task(1, 300)
+    optimizer, best, since = torch.optim.Adam(model.parameters(), 3e-2), math.inf, 0
+    rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)
+    with watch(loop.folder, model, optimizer, rules=[loop.debugger], config=dict(epochs=50)) as w:
+        while since < 2:
+            learn(w, model, optimizer, list(zip(x[:160].split(8), y[:160].split(8))))
+            rate.step()
+            with w.evaluation() as found, torch.no_grad():
+                found.tell(loss := F.cross_entropy(model(x[160:]), y[160:]))
+            best, since = min(best, float(loss)), 0 if loss < best else since + 1
+
+
 # ---- two ranks
 
 def on_two_ranks(folder: str, how: str) -> list[str]:
@@ -893,7 +982,9 @@ HEALTHY: dict[str, Callable[[Loop], None]] = {
     "proximal policy": proximal_policy, "language model, tied": language_model, "carried state": carried_state,
     "frozen batch norm": frozen_batch_norm, "new head": new_head, "unfreezing": unfreezing, "experts": experts,
     "alternating tasks": alternating_tasks,
-    "dropout": dropout, "compiled": compiled, "bf16": half_precision, "advertisements": advertisements}
+    "dropout": dropout, "compiled": compiled, "bf16": half_precision, "advertisements": advertisements,
+    "milestones": milestones, "folds": folds, "queue": queue, "seldom chosen": seldom_chosen,
+    "each step validated": each_step_validated, "stopped on purpose": stopped_on_purpose}
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -901,6 +992,20 @@ def test_nothing_is_said_of_a_healthy_training(name: str, tmp_path: Path) -> Non
     loop = Loop(tmp_path)
     HEALTHY[name](loop)
     assert not loop.says()
+
+
+@pytest.mark.parametrize("gradient, last, says", [(1e-2, 1e-2, True), (1e-6, 1e-2, False), (1e-2, 1e-9, False)])
+def test_a_gradient_that_is_rounding_moves_nothing(gradient: float, last: float, says: bool) -> None:
+    "As of a bias before batch norm at a low rate, which sums over samples and places, and of a training that is done."
+    rule = UnchangedWeights()
+    rule.begin(Facts())
+    for step in (0, 40, 50, 60, 70):
+        size = 1e-2 if step == 0 else last
+        rows = [("weight", (4, 4), size, 1e-3), ("bias", (4,), min(gradient, size), 0.0), ("other", (4, 4), size, 1e-3)]
+        rule.on_tensors(TensorStats(step, None, (), tuple(
+            ParameterStats(name, shape, 1.0, grad, grad, moved, 1e-3, eps=2.0 ** -23)
+            for name, shape, grad, moved in rows), 0.0))
+    assert bool(rule.findings) is says
 
 
 @pytest.mark.parametrize("how", ["fsdp", "ddp"])

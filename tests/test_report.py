@@ -88,6 +88,30 @@ def test_pace_leaves_the_first_step_out(tmp_path):
     assert math.isclose(pace(run).samples_per_s, 32 / 0.05)
 
 
+@pytest.mark.parametrize("epochs, cut", [(2, 0), (2, 7), (3, 7), (10, 0)])
+def test_two_epochs_have_the_pace_of_a_hundred(tmp_path, epochs, cut):
+    "What happens once an epoch is shared over the steps of a whole epoch, whatever the run recorded of the last one."
+    def recorded(name, epochs, cut=0):
+        config = dict(epochs=epochs, loader=dict(type="DataLoader", num_workers=0, batches=16))
+        with lone(tmp_path / name, config=config) as writer:
+            start = 0.0
+            for n in range(16 * epochs - cut):
+                validation = 0.11 if n and n % 16 == 0 else 0.0
+                start += validation
+                writer.step(record(n, start=start, between=validation, evaluation=validation, wait=0.046, forward=0.009,
+                                   samples=8 if n % 16 == 15 else 32)._replace(epoch=n // 16))
+                start += 0.055
+        return Run(tmp_path / name)
+    few, many = recorded("few", epochs, cut), recorded("many", 100)
+    step = 0.055 + 0.11 / 16
+    for run in (few, many):
+        assert math.isclose(pace(run).seconds_per_step, step)
+        assert math.isclose(step_model(run).evaluation, 0.11 / 16) and math.isclose(step_model(run).firsts, 1 / 16)
+        after = 0.046 / 4 + 0.11 / 16 + 0.046 / 16
+        assert math.isclose(predicted_speedup(run, dict(num_workers=4, persistent_workers=True)), step / after)
+    assert cut or math.isclose(pace(few).samples_per_s, pace(many).samples_per_s)
+
+
 def test_the_validation_after_the_last_step_is_drawn(tmp_path):
     with lone(tmp_path) as writer:
         end = steps_of(writer, 10)

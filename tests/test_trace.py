@@ -257,6 +257,66 @@ def test_what_is_no_trace_is_said(tmp_path, capsys):
         assert cli.main(["trace", str(path)]) != 0 and words in capsys.readouterr().err
 
 
+def steps_of(call, launch, wait, **more):
+    "Three steps of 1 ms: a kernel of 500 us that a call has launched, idle for 300 us after a wait, a copy of 50 us."
+    rows = []
+    for step in range(3):
+        at = 5_000_000 + 1000 * step
+        rows += [span("user_annotation", f"ProfilerStep#{step}", at, at + 990, (9, 9)),
+                 span(call, launch, at + 10, at + 20, (9, 9), correlation=2 * step + 1),
+                 span("kernel", "gemm", at + 100, at + 600, (0, 7), correlation=2 * step + 1, **more),
+                 span(call, wait, at + 590, at + 601, (9, 9)),
+                 span(call, launch, at + 890, at + 895, (9, 9), correlation=2 * step + 2),
+                 span("gpu_memcpy", "Memcpy HtoD", at + 900, at + 950, (0, 7), correlation=2 * step + 2, **more)]
+    return rows
+
+
+def as_ascend(rows):
+    "As Huawei's profiler writes it: a bare list, times as texts, and no category but for operators."
+    tasks = dict(gemm="AI_CORE", **{"Memcpy HtoD": "MEMCPY_ASYNC"})
+    yield dict(ph="M", name="process_name", pid=0, args=dict(name="Ascend Hardware"))
+    for row in rows:
+        args = dict(connection_id=row["args"].get("correlation", 0))
+        if row["name"] in tasks: args["Task Type"] = tasks[row["name"]]
+        name = row["name"].replace("launch", "Node@launch").replace("wait", "AscendCL@aclrtSynchronizeStream")
+        yield dict(ph="X", name=name, ts=f"{row['ts']}.000", dur=row["dur"], pid=row["pid"], tid=row["tid"], args=args)
+        if row["name"] == "gemm":
+            yield dict(ph="X", name="EVENT_WAIT", ts=f"{row['ts'] - 90}.000", dur=90, pid=0, tid=8,
+                       args={"Task Type": "EVENT_WAIT"})
+            yield dict(ph="X", name="hcom_allReduce_", ts=f"{row['ts']}.000", dur=700, pid=3, tid=1, args={})
+
+
+@pytest.mark.parametrize("maker", ["Intel XPU", "Ascend NPU"])
+def test_other_makers_devices(tmp_path, maker):
+    "Their calls and tasks have other names; nothing is advised that only NVIDIA's cores can do."
+    rows = steps_of("xpu_runtime", "urEnqueueKernelLaunch", "urQueueFinish", device=0)
+    sends = 0.2 if maker == "Ascend NPU" else 0.0  # 700 us, of which the first 500 are hidden
+    if sends: rows = list(as_ascend(steps_of("", "launch", "wait")))
+    (path := tmp_path / "trace.json").write_text(json.dumps(rows))
+    trace = read(path)
+    own = trace.steps.iloc[0]
+    assert trace.device.startswith(f"{maker} 0") and len(trace.steps) == 3 and not trace.remarks
+    assert np.allclose(own[["gpu_compute", "copy", "communication_exposed"]].astype(float), [0.5, 0.05, sends])
+    assert np.isclose(own["idle_synchronise"], 0.0 if sends else 0.3) and own["idle_unexplained"] == 0
+    assert trace.kernels["tensor_cores"].isna().all() and not any("tensor cores" in str(one) for one in trace.advice)
+
+
+def test_what_a_trace_of_another_device_leaves_out_is_said(tmp_path):
+    def told(*rows, **header):
+        (path := tmp_path / "trace.json").write_text(json.dumps(dict(header, traceEvents=rows)))
+        try: return " ".join(read(path).remarks)
+        except ValueError as error: return str(error)
+    xla = dict(ph="M", name="process_name", pid=3, args=dict(name="/device:TPU:0"))
+    fusion = dict(ph="X", name="fusion.1", pid=3, tid=1, ts=1.0, dur=5.0, args={})
+    operator = span("cpu_op", "aten::mm", 0, 9, (9, 9))
+    assert "XLA's profiler wrote it" in told(xla, fusion) and "/device:TPU:0" in told(xla, fusion)
+    assert "'npu_thing' (1)" in told(span("npu_thing", "gemm", 0, 9, (0, 7)))
+    assert "'npu_thing' (1)" in told(operator, span("npu_thing", "gemm", 0, 9, (0, 7)))
+    assert "Apple" in told(operator, span("cpu_op", "aten::_mps_convolution", 0, 9, (9, 9)))
+    assert "ProfilerActivity" in told(operator, deviceProperties=[dict(id=0, name="NVIDIA H100")])
+    assert told(operator) == "" and "ProfilerActivity" not in told(operator, kernel())
+
+
 def test_memory_stays_below_the_file(tmp_path):
     "As one list of objects the same file takes about ten times its size."
     told = {"External id": 7, "Input Dims": [[64, 64], [64]]}

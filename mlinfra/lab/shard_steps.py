@@ -66,12 +66,15 @@ class ShardedStep:
             self.own = Sharded(self.model, "adam", int(way[-1]))
             self.optimizer = self.own.optimizer
 
-    def backward(self) -> None:
-        "Forward and backward, with what the ranks send each other in them."
-        with views_are_fine(): (self.model(self.x) - self.y).square().mean().backward()
-
-    def __call__(self) -> None:
-        self.backward()
+    def __call__(
+        self,
+        mark:Callable[[], Any]=lambda: None,  # called before backward and before the update
+    ) -> None:
+        with views_are_fine():
+            loss = (self.model(self.x) - self.y).square().mean()
+            mark()
+            loss.backward()
+        mark()
         if self.own: self.own.step()
         else:
             self.optimizer.step()
@@ -114,6 +117,7 @@ class HeldCurve:
     "Bytes of one rank over one training step."
     bytes:list[int]   # after each operation
     after:int         # when the step is over
+    marks:tuple[int, ...]=()  # how many operations came before backward, and before the update
 
     @property
     def peak(self) -> int:
@@ -132,8 +136,10 @@ def held_over_step(
     flat = [block.whole for block in step.own.blocks] if step.own else []
     curves = []
     for _ in range(_STEPS):
-        with HeldBytes([*trained, *flat, *optimizer_tensors(step.optimizer)]) as held: step()
-        curves.append(HeldCurve(held.curve, held.now()))
+        marks: list[int] = []
+        with HeldBytes([*trained, *flat, *optimizer_tensors(step.optimizer)]) as held:
+            step(lambda: marks.append(len(held.curve)))  # noqa: B023 (called at once)
+        curves.append(HeldCurve(held.curve, held.now(), tuple(marks)))
     return min(curves, key=lambda curve: curve.peak)
 
 # %% ../../nbs/lab/shard_steps.ipynb #ss12009

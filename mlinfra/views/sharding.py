@@ -125,7 +125,7 @@ def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
         drawing.box(150 + 42 * i, base - height, 34, height, COLORS["forward"] if i == moment else PALE)
         if i in (moment, busiest): drawing.text(167 + 42 * i, base - height - 5, f"{one.bytes:.3g}", "middle", 11)
     drawing.line(150, base - 100, 150 + 42 * len(moments), base - 100, MUTED, "4 3")
-    drawing.text(144, base - 96, "16", "end", 11)
+    drawing.text(144, base - 96, "undivided: 16", "end", 11)
     drawing.text(144, base - 30, "bytes a rank holds", "end", 11)
     drawing.text(144, base - 16, "for each parameter", "end", 11)
     words = "moments of one step, from left to right; without activations and the vector that is sent"
@@ -155,6 +155,10 @@ def plot_curves(
         ax.plot(at, mib, color=COLORS["forward"], linewidth=1)
         ax.plot(at[mib.index(max(mib))], peak, "o", ms=5, color=COLORS["wait"])
         ax.plot(100, after, "s", ms=5, color=INK, clip_on=False)
+        starts = [0, *(100 * mark / (len(curve.bytes) - 1) for mark in curve.marks)]
+        for name, start in zip(("forward", "backward", "update"), starts if curve.marks else ()):
+            if start: ax.axvline(start, color=COLORS["other"], linewidth=0.8)
+            ax.annotate(name, (start, 0), xytext=(3, 3), textcoords="offset points", fontsize=8)
         label(ax, title=f"{way}: most {peak:.2f} (dot), after {after:.2f} (square)").title.set_fontsize(9)
         ax.set(ylim=(0, 1.1 * max(c.peak for c in curves.values()) / 2**20), xlim=(0, 100))
     for ax in grid[-1]: ax.set_xlabel("% of the step's operations")
@@ -237,12 +241,13 @@ def draw_stages(
         end = _draw_parts(drawing, bars, plan.at_peak(stage), top, 24, hollow=True)
         if chosen and measured: _draw_parts(drawing, bars, vars(measured), top + 27, 8, hollow=False)
         drawing.text(_LEFT - 8, top + 16, f"▶ {words}" if chosen else words, "end", 11)
-        drawing.text(end + 8, top + 16, bytes_text(found[stage].total), size=11)
+        drawing.text(end + 8, top + 16, bytes_text(found[stage].total, like=most), size=11)
     bars.draw(drawing, 194)
     draw_key(drawing, 238, [*_PARTS.values(), *_REST.values()], 10)
-    solid = "; solid: measured here, the fuller of two real ranks, each part at its most" if measured else ""
+    kinds = ("Light: predicted; solid: measured here, the fuller of two real ranks, each part at its most" if measured
+             else "Predicted")
     case = f"{plan.model}; {plan.world_size:,} ranks, batch {plan.batch_size:,}, {plan.optimizer}, {plan.precision}"
-    return drawing.text(10, 274, f"{case}. Light: predicted{solid}", size=11)
+    return drawing.text(10, 274, f"{case}. {kinds}", size=11)
 
 def _draw_parts(
     drawing: Svg, bars: BarAxis, sizes: dict[str, float], top: float, height: float, hollow: bool,

@@ -1,4 +1,7 @@
 "Figures for each sentence that lesson 17 may conclude with."
+
+from types import SimpleNamespace
+
 LEVELS = dict(inside=0.02, mean=1.2, others=0.1, share=0.4, mixture=1.21, cores=2, told="")
 PAUSE = dict(crowd=0.0, cores=2)
 CASES_SEEN = dict(neighbour=0.9, busy={})
@@ -31,6 +34,12 @@ CASES = {
         (CASES_SEEN | dict(odd=["healthy"]), "a program that we did not start uses 0.9"),
         (CASES_SEEN | dict(odd=["sleeps", "healthy"]), "Not as we put in: sleeps, healthy"),
     ],
+    "l17f0011": [
+        (dict(named="the loader, which computes", unseen=SimpleNamespace(own_cores=1.0, machine_cores=1.0)),
+         "its worker uses 1.0 cores. Without the workers' cores"),
+        (dict(named="the loader, which waits itself", unseen=SimpleNamespace(own_cores=0.2, machine_cores=2.0)),
+         "The worker got 0.2 cores beside other programs, which use 1.8."),
+    ],
     "l17f0006": [
         (dict(late=400, longer=405, told=""), "would make you blame the network"),
         (dict(late=400, longer=300, told=""), "other programs slowed one of the ranks"),
@@ -38,7 +47,7 @@ CASES = {
     "l17f0007": [
         (FORECAST | dict(off=-0.3, low=7.5, high=7.7), "right within half an hour"),
         (FORECAST | dict(off=0.9, low=7.7, high=9.0), "7.7 to 9.0 h, so the forecast lies within their spread"),
-        (FORECAST | dict(off=0.9, low=8.7, high=9.0), "Of the +0.9 h, +0.4 h lie in the waits at the pauses"),
+        (FORECAST | dict(off=0.9, low=8.7, high=9.0), "Of the +0.9 h, +0.4 h lie in the wait at the pause"),
     ],
     "l17f0009": [
         (CURE | dict(given=3.9, kept=2.0, price=2.4), "The worker pays."),

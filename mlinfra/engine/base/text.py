@@ -40,12 +40,14 @@ def _two_units(seconds: float) -> str:
 
 # %% ../../../nbs/engine/base/text.ipynb #dc6076f1
 def bytes_text(
-    count:float,  # bytes
+    count:float,            # bytes
+    like:float|None=None,   # bytes whose unit to take; None: of `count`
 ) -> str:
     "`count` bytes with a binary unit."
+    size = abs(count if like is None else like)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if abs(count) < 1024 or unit == "PiB": break
-        count /= 1024
+        if size < 1024 or unit == "PiB": break
+        count, size = count / 1024, size / 1024
     return f"{count:,.0f} B" if unit == "B" else f"{count:,.2f} {unit}"
 
 def gb_text(

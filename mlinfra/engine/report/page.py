@@ -247,7 +247,7 @@ def _findings(m: Material) -> Section:
     blocks = [Table(columns, tuple(rows[:MOST_ROWS])) if rows else none]
     if len(rows) > MOST_ROWS: blocks.append(f"And {len(rows) - MOST_ROWS:,} more that cost less.")
     if m.remedies:
-        columns = "change", "predicted", "measured", "saves here", "because"
+        columns = "change", "a step, predicted", "a step, measured", "saves here", "because"
         blocks += ["What a change should bring by this run's own figures. Those that change nothing of what is learned "
                    "come first. The gains are of a step; starting a program takes as long as before.",
                    Table(columns, tuple(map(_gain_row, m.remedies)))]

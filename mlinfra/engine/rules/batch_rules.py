@@ -168,16 +168,18 @@ class SharedValidationSamples(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._trained, self._validated, self._own, self._epoch = set(), [], 0, -1
+        self._trained, self._validated, self._own = set(), [], 0
+        self._recent, self._seen = set(), set()  # trained on since the last validation; samples of earlier validations
 
     def on_batch(self, batch: BatchFingerprint) -> None:
         "Keep hashes of some samples, and look for those of the other kind."
         if batch.evaluation: return self._keep_validation(batch)
+        if self._validated and not self.abstained: self._judge(batch.step)
         if batch.epoch == 0: self._own += len(batch.rows)
+        self._recent.update(batch.rows)
         if len(self._trained) < self._most: self._trained.update(batch.rows)
         if batch.epoch == 0 and self._own > 1.2 * len(self._trained) + 8: self.abstain("many training samples are "
                                                                                        "equal")
-        if self._validated and not self.abstained: self._judge(batch.step)
 
     def _keep_validation(self, batch: BatchFingerprint) -> None:
         if batch.place == 0: self._validated.append([])
@@ -185,6 +187,9 @@ class SharedValidationSamples(Rule):
 
     def _judge(self, step: int) -> None:
         sets, self._validated = [rows for rows in self._validated if rows], []
+        rows = set().union(*sets)
+        if self._seen.isdisjoint(rows): self._trained = self._recent  # other samples: the next fold has begun
+        self._seen, self._recent = self._seen | rows, set()
         hits = [len(self._trained.intersection(rows)) for rows in sets if len(set(rows)) > 0.95 * len(rows)]
         if not hits or min(hits) < 8 or len(hits) < len(sets): return
         self.found(step, f"of the validation samples {min(hits)} are known from the {len(self._trained)} training "

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import MultiStepLR
 
 from ..base.text import digits_text
 from .findings import Facts, Rule, plain_name, several
@@ -151,18 +152,21 @@ class LearningRateDied(Rule):
     "The learning rate has fallen to next to nothing long before the end."
     least_steps = 12
     _peak, _at, _low, _floor = 0.0, 0, None, (0.0, 0)   # of the floor: the rate, and since which step
+    _levels, _meant = 0, False  # rates that were seen since the peak; whether the fall is as somebody wanted it
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare with the highest so far."
         rates = [float(group["lr"]) for o in self.facts.optimizers for group in o.param_groups if "lr" in group]
         if not rates: return
         rate = max(rates)
-        if rate >= self._peak: self._peak, self._at = rate, look.step
-        if rate != self._floor[0]: self._floor = rate, look.step
+        if rate >= self._peak: self._peak, self._at, self._levels = rate, look.step, 0
+        if rate != self._floor[0]: self._floor, self._levels = (rate, look.step), self._levels + (self._low is None)
         if self._stays(look.step): self._say_stays(look.step)
         if rate >= 1e-3 * self._peak: self._low = None
         elif self._low is None: self._low = look.step
-        elif look.step - self._low >= max(10, (self._low - self._at) / 2):
+        elif look.step - self._low >= max(10, (self._low - self._at) / 2) and not self._meant:
+            self._meant = self._is_meant()
+            if self._meant: return
             self.found(look.step, f"the learning rate fell from {self._peak:.2g} to below a thousandth of it in at "
                        f"most "
                        f"{self._low - self._at} steps, is {rate:.2g} now, and the training goes on", "Step the "
@@ -170,6 +174,13 @@ class LearningRateDied(Rule):
                        "an epoch if its settings count epochs, or give it the number of steps", cost=0.9,
                        remark=self._low - self._at > (self.facts.loader.get("batches") or 100), rate=rate,
                        peak=self._peak)
+
+    def _is_meant(self) -> bool:
+        "Whether the scheduler is stepped once an epoch, or falls at milestones after the first; else in few steps."
+        batches, found = self.facts.loader.get("batches") or 100, schedulers_of(self.facts.optimizers)
+        if not found: return self._levels <= 4 and self._low - self._at > batches
+        return all(getattr(one, "last_epoch", math.inf) <= self.facts.epochs + 1 or isinstance(one, MultiStepLR)
+                   and min(one.milestones, default=0) > batches for one in found)
 
     def _stays(self, step: int) -> bool:
         "Whether it fell to a tenth or less within the first epoch, and has been the same for three epochs since."
@@ -196,13 +207,24 @@ class StoppedEarly(Rule):
     "The run ended long before the planned number of steps."
     follows = ("NonFinite",)
 
-    def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None: "Nothing: it asks at the end."
+    _valid: tuple[float, ...] = ()
+
+    def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
+        "Keep the losses of validations: it asks at the end."
+        if kind == "validated" and data.get("valid_loss") is not None: self._valid += (float(data["valid_loss"]),)
+
+    def _stopped_on_purpose(self) -> bool:
+        "Whether the settings speak of early stopping, or the last two validations were no better than one before."
+        named = any(re.search(r"patience|early_?stop", str(key), re.IGNORECASE) and value
+                    for key, value in self.facts.config.items())
+        return named or len(self._valid) > 2 and min(self._valid[-2:]) >= min(self._valid[:-2])
 
     def finish(self) -> None:
         "Compare the steps done with those planned, unless an error ended the run or it went on from another."
         facts, config = self.facts, self.facts.config
         if not facts.live or sys.exc_info()[1] is not None or not facts.steps: return self.abstain(
             "the run did not end by itself")
+        if self._stopped_on_purpose(): return self.abstain("it may have stopped early on purpose")
         if "loader" not in config and not config.get("attempt"): self._compare()
         if not self.findings: self._look_at_schedules()
 

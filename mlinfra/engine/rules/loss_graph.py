@@ -28,6 +28,7 @@ class LossGraph:
     targets:frozenset[float]|None=None  # the least and greatest it compares with; None: no longer there
     across:bool=False            # log_softmax runs over the samples, and not over the classes
     weighted:tuple[tuple[int, ...], tuple[int, ...]]|None=None   # shape of the losses of samples, and what it became
+    width:int=0                  # of how many classes a cross entropy chooses
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
@@ -108,18 +109,19 @@ def read_loss_graph(
     "Read the nodes next to a loss."
     root = loss.grad_fn
     if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
-    twice, raw, broadcast, compared, across, weighted = "", "", None, [], False, None
+    twice, raw, broadcast, compared, across, weighted, width = "", "", None, [], False, None, 0
     for node, by in _nodes(root):
         kind = _kind(node)
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if kind.startswith(("BinaryCrossEntropy", "NllLoss")): compared.append(node)
-        if kind.startswith("NllLoss"): across = across or _across(node)
+        if kind.startswith("NllLoss"):
+            across, width = across or _across(node), max(width, (0, *_given(node)[1:2])[-1])
         if target and broadcast is None: broadcast = _broadcast(node, by, target)
         if target and weighted is None and by in ("", "Mean", "Sum", "Div", "Mul"): weighted = _weighted(node, target)
     classes = any(math.prod(_given(node)) == math.prod(target) if _kind(node).startswith("Binary") else
                   _given(node)[:1] == target[:1] for node in compared)
     values = [_targets(node) for node in compared]
     known = frozenset().union(*values) if values and None not in values else None
-    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted)
+    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width)

@@ -31,6 +31,17 @@ class ExplodingLoss(Rule):
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
     _before, _jumped = math.inf, False  # jumped: from one step to the next, from far below
+    _width, _labels = 0, 0  # of how many classes the loss chooses, and of how many the labels are, if they are told
+
+    def on_loss_graph(self, look: Any) -> None: self._width = look.width
+
+    def on_batch(self, batch: Any) -> None:
+        "How many classes the labels know."
+        if batch.label_counts: self._labels = max(self._labels, 1 + max(batch.label_counts))
+
+    def _fills_queue(self, loss: float) -> bool:
+        "Of a sample against a queue of thousands: the loss rises to its logarithm while the queue fills, as of MoCo."
+        return self._width > 10 * (self._labels or 200) and loss < math.log(self._width)
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."
@@ -51,7 +62,7 @@ class ExplodingLoss(Rule):
 
     def _count_high(self, step: Any, loss: float, base: float) -> None:
         self._high += 1 if loss <= 100 * base else 2
-        if self._high >= 3:
+        if self._high >= 3 and not self._fills_queue(loss):
             advice = "Lower the learning rate, warm it up, or clip gradients"
             if self._jumped: advice = ("It jumped from one step to the next: look at what changed there, inputs, "
                                        f"labels or loaded weights. Else {advice[0].lower()}{advice[1:]}")
@@ -146,6 +157,7 @@ class _Epochs(Rule):
         "Keep the figures of an epoch of `fit`, or of a validation in a loop of one's own."
         if kind == "validated": self._unit, self.abstained = "validation", ""
         if kind != "validated" and (kind != "epoch" or self._unit == "validation"): return
+        if self._steps and self._unit == "validation" and self.facts.steps - self._steps[-1] < 10: return  # too soon
         if data.get("valid_loss") is None: self.abstain("there is no validation loss")
         if kind == "epoch" and "loss" not in data: return  # of a loop of one's own: it tells no figures
         self._steps += (self.facts.steps,)

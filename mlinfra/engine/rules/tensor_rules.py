@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -271,6 +272,8 @@ class AllZero(Rule):
                    "Look for a factor, a mask or a weight of zero on the way to it", tensor=long[0], tensors=len(long))
 
 # %% ../../../nbs/engine/rules/tensor_rules.ipynb #44df4826
+_UNNUMBERED = re.compile(r"\d+")
+
 class UnchangedWeights(Rule):
     "A parameter that should learn does not. A gradient that is all rounding, as of a bias before batch norm, is none."
     least_steps = 11
@@ -280,6 +283,7 @@ class UnchangedWeights(Rule):
     _idle: Mapping[str, tuple[int, ...]] = {}
     _rate = 0.0  # the highest of any look
     _given: Mapping[str, int] = {}  # in how many looks each had a gradient
+    _usual = 0.0  # the highest median of the gradients
 
     def on_tensors(self, look: TensorStats) -> None:
         "Who has a gradient, and who moved."
@@ -288,13 +292,18 @@ class UnchangedWeights(Rule):
         rates, frozen = {p.lr for p in look.parameters}, _frozen(self.facts.model)
         given = [p.grad_rms for p in look.parameters if p.grad_rms is not None and math.isfinite(p.grad_rms)]
         usual = median(given) if given else 0.0
+        self._usual = max(self._usual, usual)
+        def is_rounding(p: ParameterStats) -> bool:  # or the training has converged: on data without noise it does
+            share = 32 * p.eps if len(p.shape) > 1 else max(32 * p.eps, 5e-4)  # a bias sums over samples and places
+            return p.grad_rms is not None and p.grad_rms < max(share * usual, 1e-5 * self._usual)
         def stands(p: ParameterStats) -> bool:
-            if p.name in frozen or p.grad_rms is not None and p.grad_rms < 32 * p.eps * usual: return False
+            if p.name in frozen or is_rounding(p): return False
             return p.grad_rms is None or p.update_ratio == 0 and p.grad_rms > 0 and (p.lr != 0 or len(rates) == 1)
         self._idle = {p.name: (*self._idle.get(p.name, ()), look.step) for p in look.parameters if stands(p)}
         self.facts.suspicious |= _is_new(self._idle)
         self._rate = max([self._rate, *(rate for rate in rates if rate is not None)])
-        long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p)]
+        alike = {(_UNNUMBERED.sub("", p.name), p.shape) for p in look.parameters if p.grad_rms is not None}
+        long = [p for p in look.parameters if p.name in _lasting(self._idle) and not self._may_come(p, alike)]
         given = [p.name for p in look.parameters if p.grad_rms is not None]
         self._given = {**self._given, **{name: self._given.get(name, 0) + 1 for name in given}}
         if long: self._stands_still(look.step, long, len(look.parameters))
@@ -303,9 +312,11 @@ class UnchangedWeights(Rule):
         "The same before the update: the loop may set the gradients to zero after it."
         if self._looks: self._never_given(look.step)
 
-    def _may_come(self, p: ParameterStats) -> bool:
+    def _may_come(self, p: ParameterStats, alike: set[tuple[str, Any]]) -> bool:
         "Whether it had one so seldom that none lately is chance (an expert, one of several tasks), or the rate fell."
         steps, count = self._idle[p.name], self._given.get(p.name, 0)
+        is_expert = count > 0 and p.grad_rms is None and (_UNNUMBERED.sub("", p.name), p.shape) in alike
+        if is_expert and steps[-1] - steps[0] < 200: return True  # the router may choose it again
         dead = p.lr is not None and p.lr < 1e-3 * self._rate  # of this `LearningRateDied` tells more
         if p.grad_rms is not None: return dead and steps[-1] - steps[0] < 100
         share = count / (self._looks - len(steps) + 1)  # of the looks before

@@ -27,7 +27,8 @@ SILENT_US = 1000.0  # a CPU that records nothing for longer is not "between two 
 AHEAD = 0.2         # of a step: where the CPU is further ahead, its marks do not tell when the GPU's steps begin
 
 _WAITS = re.compile(r"(cuda|hip)(Stream|Device|Event)Synchronize|(cuda|hip|cu)Memcpy(?!.*Async)|cuCtxSynchronize"
-                    r"|cu(Stream|Event)Synchronize")  # the calls in which a CPU waits for the GPU
+                    r"|cu(Stream|Event)Synchronize|ur(QueueFinish|EventWait)|ze\w*HostSynchronize"
+                    r"|AscendCL@aclrtSynchronize")  # the calls in which a CPU waits for the GPU
 _LOADER = r"enumerate\(DataLoader\)#"
 _UPDATE = r"Optimizer\.step#"
 
@@ -162,7 +163,7 @@ def gpu_waits(
     piece of pageable memory is on its way by then."""
     calls = _named(frame, "runtime", _WAITS)
     copies = copies[(copies["kind"] == "copy") & (copies["correlation"] != 0)].drop_duplicates("correlation")
-    runtime = _named(frame, "runtime", r"(cuda|hip|cu)Memcpy")
+    runtime = _named(frame, "runtime", r"(cuda|hip|cu)Memcpy|urEnqueue(USMMemcpy|Mem)")
     nearly = copies["begin"] + 0.9 * (copies["end"] - copies["begin"])
     done = runtime["correlation"].map(nearly.set_axis(copies["correlation"])).to_numpy(float)
     blocking = runtime[runtime["end"].to_numpy() >= done]

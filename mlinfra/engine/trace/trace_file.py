@@ -12,7 +12,8 @@ import os
 import re
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -99,12 +100,22 @@ _KIND = {
     "cpu_op": "operator", "operator": "operator", "user_annotation": "annotation", "python_function": "module",
     "cuda_runtime": "runtime", "cuda_driver": "runtime", "hip_runtime": "runtime", "runtime": "runtime",
     "kernel": "kernel", "gpu_memcpy": "copy", "memcpy": "copy", "gpu_memset": "memset", "memset": "memset",
+    "mtia_ccp_events": "kernel", "hpu_op": "runtime",
 }  # the category that the profiler writes, in small letters -> ours
 _ANNOTATIONS = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimizer\.|## |nccl:|gloo:"
                           r"|DistributedDataParallel\.")  # they were operators before 2022
+_CALLS = re.compile(r"\w+_(runtime|driver)")      # of the host: cuda_, xpu_, mtia_, privateuse1_
+_LEFT_OUT = re.compile(r"python_\w+|ac2g|fwdbwd|trace|overhead|gpu_user_annotation|cuda_(sync|event|profiler_range)"
+                       r"|external_correlation|cpu_instant_event|collective_comm|(en|de)queue|async_\w+|mstx\w*"
+                       r"|mtia_(insight|workloadd)|gpu_pm_counter")  # categories from which nothing is computed
+_OPERATORS = re.compile(r"(aten|c10d|autograd|npu)::")
+_CANN = re.compile(r"AscendCL@|Node@launch|Runtime@")      # calls of the host, as Huawei's profiler names them
+_NPU = "Ascend Hardware"                                   # and the process of the device
+_WAITING = re.compile(r"EVENT|NOTIFY|WAIT|PLACE_?HOLDER|WRITE_VALUE", re.IGNORECASE)  # tasks that do no work
+_COPYING = re.compile(r"MEMCPY|SDMA|PCIE", re.IGNORECASE)
 
 COLLECTIVE = re.compile(r"nccl|rccl|multimem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce"
-                        r"|nvshmem", re.IGNORECASE)  # in the name of a kernel that sends
+                        r"|nvshmem|hcom_|hccl", re.IGNORECASE)  # in the name of a kernel that sends
 
 @dataclass(frozen=True)
 class TraceEvents:
@@ -114,6 +125,7 @@ class TraceEvents:
     header:dict         # all else that the file says
     lanes:tuple[str, ...]  # "process/thread" or "device/stream" of each number
     remarks:tuple[str, ...]=()  # what was odd in the file, in sentences
+    maker:str=""           # of the device: "Intel XPU" or "Ascend NPU"; "": NVIDIA's or AMD's, or no device at all
 
     @property
     def gpus(self) -> list[int]:
@@ -155,13 +167,14 @@ def read_events(
     kinds, names, begins, spans, devices, lanes, links, sizes = (array(code) for code in "bqddqqqq")
     name_codes: dict[str, int] = {}
     lane_codes: dict[str, int] = {}
+    seen = _Seen()
     with open(path, "rb") as raw: zipped = raw.read(2) == b"\x1f\x8b"
     opened = gzip.open if zipped else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", errors="replace") as file:
             for entry in _entries(_Json(file), header):
                 if not isinstance(entry, dict): raise ValueError(f"an entry of traceEvents is {entry!r}, not an object")
-                if (kind := _kind(entry)) is None: continue
+                if (kind := _kind(entry, seen)) is None: continue
                 name, begin, span, args = _checked(entry, kind)
                 kinds.append(KINDS.index(kind))
                 names.append(name_codes.setdefault(name, len(name_codes)))
@@ -170,8 +183,8 @@ def read_events(
                 backwards += span < 0
                 lane = f"{entry.get('pid')}/{entry.get('tid')}"
                 lanes.append(lane_codes.setdefault(lane, len(lane_codes)))
-                devices.append(int(args.get("device", args.get("Device Id", -1))))
-                links.append(int(args.get("correlation") or 0))
+                devices.append(_device(args, kind))
+                links.append(int(args.get("correlation") or args.get("connection_id") or 0))
                 sizes.append(_bytes_of(kind, args))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path.name} is cut off or damaged as a gzip file ({error}): record it again") from error
@@ -181,8 +194,7 @@ def read_events(
         raise ValueError(f"{path.name} is no trace of torch.profiler: an event has no {error}") from error
     except RecursionError as error:
         raise ValueError(f"{path.name} is no trace of torch.profiler: its lists stand one in another") from error
-    if not any(spans):
-        raise ValueError(f"{path.name} has no event with a duration: nothing ran while the profiler recorded")
+    if not any(spans): raise ValueError(seen.why_empty(path.name))
     frame = pd.DataFrame({
         "kind": pd.Categorical.from_codes(kinds, KINDS), "name": pd.Categorical.from_codes(names, list(name_codes)),
         "begin": begins, "end": spans, "device": devices, "lane": lanes, "correlation": links, "bytes": sizes,
@@ -190,15 +202,72 @@ def read_events(
     frame["begin"] -= frame["begin"].min()
     frame["end"] += frame["begin"]
     remarks = [f"{backwards:,} events of {path.name} end before they begin: they count as 0 ms"] if backwards else []
+    remarks += seen.remarks(path.name, header, set(frame["kind"]), name_codes)
     frame = frame.sort_values("begin", kind="stable", ignore_index=True)
-    return TraceEvents(frame, header, tuple(lane_codes), tuple(remarks))
+    return TraceEvents(frame, header, tuple(lane_codes), tuple(remarks), seen.maker)
 
-def _kind(entry: dict[str, Any]) -> str | None:
+class _Seen:
+    "What a file has said beside its events: the processes, the maker of the device, and categories that are not known."
+    def __init__(self):
+        self.processes: dict[Any, str] = {}
+        self.unknown: Counter[str] = Counter()
+        self.maker = ""
+
+    def _others(self) -> str: return ", ".join(f"{name!r} ({n:,})" for name, n in self.unknown.most_common(5))
+
+    def why_empty(self, name: str) -> str:
+        "Why a file has no event that is known."
+        device = next((one for one in self.processes.values() if one.startswith("/device:")), None)
+        if device is not None: return (
+            f"{name} is no trace of torch.profiler: XLA's profiler wrote it, as of JAX, TensorFlow or PyTorch/XLA (its "
+            f"device is {device}). xprof shows such traces")
+        if self.unknown: return (
+            f"{name} has no event of a category that is known here, but of {self._others()}: read are the traces that "
+            "torch.profiler writes of CPUs and of NVIDIA's, AMD's and Intel's GPUs, and those of Ascend NPUs")
+        return f"{name} has no event with a duration: nothing ran while the profiler recorded"
+
+    def remarks(self, name: str, header: Mapping[str, Any], kinds: set[str], names: Mapping[str, int]) -> list[str]:
+        "What the file leaves out."
+        found = []
+        if self.unknown: found.append(f"events of {name} in categories that are not known here are left out: "
+                                      f"{self._others()}")
+        if kinds & {"kernel", "copy"}: return found
+        if "runtime" in kinds or header.get("deviceProperties"): return [
+            *found, f"{name} holds nothing that a GPU did, and there was one: record with "
+            "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or the activity of your device"]
+        if any(re.search(r"_mps\b|\bmps_|_mps_", one) for one in names): found.append(
+            "torch.profiler does not see what Apple's GPU does, so that the times are those of the CPU alone: "
+            "torch.mps.profiler records the rest for Instruments")
+        return found
+
+def _device(args: Mapping[str, Any], kind: str) -> int:
+    "The number of the device; an NPU's trace is of one device, and does not say which."
+    number = int(args.get("device", args.get("Device Id", -1)))
+    return 0 if number < 0 and kind in ("kernel", "copy", "memset") else number
+
+def _kind(entry: dict[str, Any], seen: _Seen) -> str | None:
     "The kind of an entry of the file; None for what is not kept."
-    name = str(entry.get("name"))
-    if name == "[memory]": return "memory" if "Total Allocated" in (entry.get("args") or ()) else None
+    name, args = str(entry.get("name")), entry.get("args") or {}
+    if name == "[memory]": return "memory" if "Total Allocated" in args else None
+    if entry.get("ph") == "M" and name == "process_name" and isinstance(args, dict):
+        seen.processes[entry.get("pid")] = str(args.get("name"))
     if entry.get("ph") != "X": return None
-    kind = _KIND.get(str(entry.get("cat", "")).lower())
+    category = str(entry.get("cat") or "").lower()
+    if "Task Type" in args or not category:
+        return _without_category(name, args, seen.processes.get(entry.get("pid"), ""), seen)
+    kind = _KIND.get(category) or ("runtime" if _CALLS.fullmatch(category) else None)
+    if category.startswith("xpu_"): seen.maker = "Intel XPU"
+    if kind is None and not _LEFT_OUT.fullmatch(category): seen.unknown[category] += 1
     if kind == "operator" and _ANNOTATIONS.match(name): return "annotation"
     if kind == "module" and not name.startswith("nn.Module"): return None    # a Python function of the stack
     return kind
+
+def _without_category(name: str, args: Any, process: str, seen: _Seen) -> str | None:
+    "The kind of an event that only its name, its arguments or its process tell, as Huawei's profiler writes them."
+    if "Task Type" in args or process == _NPU:
+        seen.maker, task = "Ascend NPU", str(args.get("Task Type", name) if isinstance(args, dict) else name)
+        return "copy" if _COPYING.search(task) else None if _WAITING.search(task) else "kernel"
+    if name.startswith("hcom_"): return "kernel"  # a collective as one event, beside the tasks that it is made of
+    if _CANN.match(name): return "runtime"
+    if _ANNOTATIONS.match(name): return "annotation"
+    return "operator" if _OPERATORS.match(name) else None

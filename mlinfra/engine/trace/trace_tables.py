@@ -80,7 +80,7 @@ def kernels_table(
     table["seconds"] = table.pop("sum") / 1e6
     table["share"] = table["seconds"] / max(table["seconds"].sum(), 1e-12)
     table["mean_us"] = table["seconds"] / table["count"] * 1e6
-    table["tensor_cores"] = [_uses_tensor_cores(name) if kind == "compute" else None
+    table["tensor_cores"] = [_uses_tensor_cores(name) if kind == "compute" and not events.maker else None
                              for kind, name in zip(table["kind"], table["name"])]
     return table[["name", "kind", "count", "seconds", "share", "mean_us", "tensor_cores"]]
 
@@ -132,4 +132,4 @@ def device_of(
     listed = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     known = {one.get("id"): one.get("name") for one in listed}
     if number not in known and len(set(known.values())) == 1: return next(iter(known.values()))  # AMD numbers them anew
-    return known.get(number) or f"GPU {number}, whose name the trace does not say"
+    return known.get(number) or f"{events.maker or 'GPU'} {number}, whose name the trace does not say"

@@ -62,7 +62,7 @@ class EvalModeTraining(Rule):
         if not self._trained and frozen: return  # a part of a network that somebody has frozen
         when = "since an evaluation" if self._trained else "from the start"
         self.found(look.step, f"the model trains in eval mode {when}: {several(self._layers)} "
-                   f"{'does' if len(self._layers) == 1 else 'do'} not do what training needs", "Call model.train() "
+                   f"{'works' if len(self._layers) == 1 else 'work'} as in evaluation", "Call model.train() "
                    "before each "
                    "epoch, and after each evaluation", tensor=self._layers[0], cost=0.5, remark=not self._trained)
 

@@ -31,7 +31,7 @@ _ADVICE = dict(
     input="Look at these samples of the data set",
     target="Look at these samples of the data set, and at what makes their targets",
     weights="They were spoiled by an earlier update: lower the learning rate",
-    forward="Keep what goes into it away from where it is not defined, for instance with a clamp or an epsilon",
+    forward="Keep its input where it is defined, for instance with a clamp, or an epsilon under a root",
     loss="Use a loss that takes logits, such as cross_entropy, in place of a logarithm of probabilities",
     backward="Its slope is not finite where its value is, as of a root or a norm at 0: add an epsilon inside")
 

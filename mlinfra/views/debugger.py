@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debugger import Debugger, Finding, Rule, default_rules
 from ..lab.faults import FAULTS, make_patient
-from ..engine.ui.palette import COLORS, GRID, MUTED, words_on
+from ..engine.ui.palette import COLORS
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import ipywidgets
 
 # %% auto #0
-__all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'Verdicts', 'draw_verdicts', 'RuleList', 'debugger_panel']
+__all__ = ['EXAMPLE_LOSSES', 'EXAMPLE_FINDING', 'draw_losses', 'RuleList', 'debugger_panel']
 
 # %% ../../nbs/views/18_debugger.ipynb #4e7c7549
 _WIDTH, _HEIGHT, _LEFT = 720, 250, 66
@@ -65,88 +65,6 @@ def _mark_lost(drawing: Svg, start: float, end: float, words: str) -> None:
     drawing.box(min(start, end - 4), _HEIGHT - 38, max(end - start, 4), 8, "currentColor", False, words)
     if end - start > 130: drawing.text(start + 4, _HEIGHT - 42, words)
     else: drawing.text(start - 6, _HEIGHT - 30, words, "end")
-
-# %% ../../nbs/views/18_debugger.ipynb #376b8081
-@dataclass(frozen=True)
-class Verdicts:
-    "What the rules said of one training."
-    training:str                    # its name
-    expected:tuple[str, ...]        # rules of which one was to speak; none: the training is healthy
-    findings:tuple[Finding, ...]
-    abstained:tuple[str, ...] = ()  # rules that could not judge it
-
-    def kind(self, rule: str, is_timed: bool = False) -> str:
-        "What it means that this rule spoke: hit, another, alarm or check. The clock of a shared machine may be right."
-        if rule in self.expected: return "hit"
-        if is_timed: return "check"
-        return "another" if self.expected else "alarm"
-
-_KINDS = dict(hit=("forward", False, "the rule that was to speak"), another=("forward", True, "another one"),
-              alarm=("wait", False, "a false alarm"), check=("wait", True, "about time or memory: to be checked"))
-_LEFT_OF, _WIDE, _TALL, _TOP, _RULED = 225, 25, 24, 178, GRID
-
-def draw_verdicts(
-    rows:Sequence[Verdicts],
-    rules:Sequence[str],      # names of all that listened
-    numbers:int|None=None,    # this many of them, the first, judge numbers, and the others time and memory; None: all
-) -> Svg:
-    "A row for each training, a column for each rule, and the step at which it spoke first."
-    numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
-    seen = {row.kind(f.rule, list(rules).index(f.rule) >= numbers) for row in rows for f in row.findings}
-    kinds = [kind for name, kind in _KINDS.items() if name in seen]
-    width = max(_WIDE * len(rules) + 125, 460 if len(kinds) < len(_KINDS) else 700)
-    drawing = Svg(_LEFT_OF + width, bottom + 60, _as_words(rows))
-    for n, rule in enumerate(rules):
-        x = _LEFT_OF + _WIDE * (n + 0.6)
-        drawing.parts.append(f'<text transform="translate({x:.0f},{_TOP - 8}) rotate(-50)" font-size="11" '
-                             f'fill="currentColor">{rule}</text>')
-        drawing.line(_LEFT_OF + _WIDE * n, _TOP, _LEFT_OF + _WIDE * n, bottom, _RULED)
-    if numbers < len(rules): _head_columns(drawing, numbers, len(rules), bottom)
-    for n, row in enumerate(rows): _draw_row(drawing, row, list(rules), _TOP + _TALL * n, numbers)
-    _head_rows(drawing, rows, len(rules))
-    for (color, hollow, words), x in zip(kinds, (0, 210, 320, 440)):
-        drawing.box(_LEFT_OF + x, bottom + 16, 14, 14, COLORS[color], hollow)
-        drawing.text(_LEFT_OF + x + 20, bottom + 28, words)
-    if any({*row.abstained}.intersection(rules) for row in rows):
-        drawing.text(_LEFT_OF, bottom + 50, "–  could not judge this training")
-    return drawing
-
-def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None:
-    "Two headings, and a line between those that judge numbers and the others."
-    lean = (_TOP - 48) / math.tan(math.radians(50)) - 4  # the line runs between two names
-    for first, last, words in ((0, numbers, "judge numbers"), (numbers, count, "judge time and memory")):
-        start, end = (_LEFT_OF + _WIDE * n + lean for n in (first, last))
-        drawing.text((start + end) / 2, 24, words, "middle")
-        drawing.line(start + 6, 32, end - 6, 32)
-    x = _LEFT_OF + _WIDE * numbers
-    drawing.line(x, bottom, x, _TOP).line(x, _TOP, x - 4, _TOP - 8).line(x - 4, _TOP - 8, x + lean, 40)
-
-def _head_rows(drawing: Svg, rows: Sequence[Verdicts], count: int) -> None:
-    "A heading where sick trainings begin, and where healthy ones do."
-    if len({bool(row.expected) for row in rows}) < 2: return
-    for n, row in enumerate(rows):
-        if n and bool(row.expected) == bool(rows[n - 1].expected): continue
-        drawing.text(0, _TOP + _TALL * n + 16, "sick:" if row.expected else "healthy:")
-        if n: drawing.line(0, _TOP + _TALL * n, _LEFT_OF + _WIDE * count, _TOP + _TALL * n)
-
-def _draw_row(drawing: Svg, row: Verdicts, rules: list[str], y: float, numbers: int) -> None:
-    drawing.line(_LEFT_OF, y, _LEFT_OF + _WIDE * len(rules), y, _RULED)
-    drawing.text(_LEFT_OF - 8, y + 16, row.training, "end")
-    first = {finding.rule: finding.step for finding in reversed(row.findings)}
-    for n, rule in enumerate(rules):
-        if rule in row.abstained and rule not in first:
-            drawing.text(_LEFT_OF + _WIDE * (n + 0.5), y + 16, "–", "middle", 11, MUTED)
-    for rule, step in first.items():
-        color, hollow, _ = _KINDS[row.kind(rule, rules.index(rule) >= numbers)]
-        x = _LEFT_OF + _WIDE * rules.index(rule)
-        drawing.box(x + 1, y + 2, _WIDE - 2, _TALL - 4, COLORS[color], hollow, f"{rule} at step {step}")
-        ink = "currentColor" if hollow else words_on(COLORS[color])
-        drawing.text(x + _WIDE / 2, y + 16, str(step), "middle", 11, ink)
-
-def _as_words(rows: Sequence[Verdicts]) -> str:
-    said = lambda row: ", ".join(f"{f.rule} at step {f.step}" for f in row.findings) or "nothing"
-    return "; ".join(f"{row.training}: {said(row)}" for row in rows)
-
 
 # %% ../../nbs/views/18_debugger.ipynb #5b1c7a11
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ class UnrelatedLabels(_Course):
         if self.findings or self._shifted not in ((0,) * 3, (2,) * 3): return
         what, cure = (("tokens that the model gets in the same places: it need only copy them", "Compare the outputs "
                        "of ids[:, :-1] with ids[:, 1:]; if the model shall say its input again, it is meant so")
-                      if look.shift == 0 else ("tokens two places later: they are shifted twice, as by the data set and "
-                                               "by the loss", "Shift them once"))
+                      if look.shift == 0 else ("tokens two places later: they are shifted twice, as by the data set "
+                                               "and by the loss", "Shift them once"))
         self.found(look.step, f"the labels are the {what}", cure, cost=1.0, remark=True, shift=look.shift)
 
     def _entropy(self) -> float | None:

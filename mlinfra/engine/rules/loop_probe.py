@@ -163,7 +163,7 @@ def _scale_of(grad: torch.Tensor, out: torch.Tensor) -> float | None:
     return scale if fits else None
 
 def _shift_of(grad: torch.Tensor, tokens: torch.Tensor) -> int | None:
-    "How many places after a token its label stands, in nearly all places that have one; None: labels are something else."
+    "How many places after a token its label stands, in nearly all places that have one; None: they are something else."
     low, label = grad[:8].min(2)
     tokens, given = tokens[:8].detach(), low < 0
     fits = {}

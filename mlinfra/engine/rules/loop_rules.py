@@ -54,7 +54,7 @@ class EvalModeTraining(Rule):
         self._trained |= look.training
         self._eval, self._layers = not look.training and not look.training_layers, look.eval_layers
         self._once |= frozenset(look.training_layers)
-        part = [name for name in look.eval_layers if name in self._once]  # with dropout: batch norms may be frozen later
+        part = [name for name in look.eval_layers if name in self._once]  # with dropout: batch norms may be frozen
         if not self._eval and any(map(self._is_dropout, part)): self._eval, self._layers = True, tuple(part)
 
     def _is_dropout(self, name: str) -> bool:

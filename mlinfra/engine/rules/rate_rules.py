@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch.optim.lr_scheduler import (
-    CosineAnnealingLR, CosineAnnealingWarmRestarts, LambdaLR, LinearLR, LRScheduler, OneCycleLR, PolynomialLR, SequentialLR)
+    CosineAnnealingLR, CosineAnnealingWarmRestarts, LambdaLR, LinearLR, LRScheduler, OneCycleLR, PolynomialLR,
+    SequentialLR)
 
 from .findings import Rule
 from .loop_probe import UpdateLook
@@ -71,8 +72,8 @@ class LearningRateCycles(Rule):
         for one in schedulers_of(self.facts.optimizers):
             if not isinstance(one, CosineAnnealingWarmRestarts) or one.T_0 >= 20: continue
             if one.last_epoch > 2 * self.facts.epochs + one.T_0: self.found(
-                step, f"CosineAnnealingWarmRestarts is stepped in each batch, and its first restart comes after {one.T_0} "
-                "steps", "If T_0 counts epochs, call step(epoch + batch / batches), or step() once an epoch", cost=0.5,
+                step, "CosineAnnealingWarmRestarts is stepped in each batch, and its first restart comes after "
+                f"{one.T_0} steps", "If T_0 counts epochs, call step(epoch + batch / batches), or step() once an epoch", cost=0.5,
                 remark=True, planned=one.T_0, done=one.last_epoch)
 
     def _judge(self, step: int, scheduler: LRScheduler, rate: float) -> None:

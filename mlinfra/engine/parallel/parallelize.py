@@ -326,7 +326,7 @@ def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int, di
 def _sample_or_none(loader: Any) -> Any:
     "Some samples for each rank; None where the loader is a stream, or reads samples in its workers only."
     if getattr(loader, "batch_size", None) is None or loader_kind(loader) == "iterable": return None
-    try: return sample_batch(loader, 2 * rank_and_world_size()[1])
+    try: return sample_batch(loader, max(2 * rank_and_world_size()[1], min(loader.batch_size, 16)))
     except Exception: return None  # the loop will say it, if it is an error there
 
 def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, micro_batches: int | None,

@@ -73,8 +73,8 @@ class LearningRateCycles(Rule):
             if not isinstance(one, CosineAnnealingWarmRestarts) or one.T_0 >= 20: continue
             if one.last_epoch > 2 * self.facts.epochs + one.T_0: self.found(
                 step, "CosineAnnealingWarmRestarts is stepped in each batch, and its first restart comes after "
-                f"{one.T_0} steps", "If T_0 counts epochs, call step(epoch + batch / batches), or step() once an epoch", cost=0.5,
-                remark=True, planned=one.T_0, done=one.last_epoch)
+                f"{one.T_0} steps", "If T_0 counts epochs, call step(epoch + batch / batches), or step() once an epoch",
+                cost=0.5, remark=True, planned=one.T_0, done=one.last_epoch)
 
     def _judge(self, step: int, scheduler: LRScheduler, rate: float) -> None:
         planned, done = planned_steps(scheduler), scheduler.last_epoch

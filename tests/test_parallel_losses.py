@@ -269,9 +269,38 @@ def clipped_by_hand(how, by):
     finally: run.close()
 
 
+class Listed(nn.Module):
+    "Layers in a list, in lists in a list, and in a dictionary: nothing calls the containers."
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.pairs = nn.ModuleList(nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2)) for _ in range(2))
+        self.heads = nn.ModuleDict(dict(one=nn.Linear(WIDTH, CLASSES), two=nn.Linear(WIDTH, CLASSES)))
+
+    def forward(self, x):
+        for layer in self.rows: x = layer(x).tanh()
+        for one, two in self.pairs: x = x + two(one(x).tanh())
+        return self.heads["one"](x) + self.heads["two"](x)
+
+
+def layers_in_lists(how):
+    torch.manual_seed(0)
+    model = Listed().double()
+    data = TensorDataset(torch.randn(16, WIDTH, dtype=torch.float64), torch.arange(16) % CLASSES)
+    run = parallelize(model, DataLoader(data, 8), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu")
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        F.cross_entropy(run.model(x), y).backward()
+        run.optimizer.step()
+    weights = run.state_dict()
+    run.close()
+    return [0.0], weights
+
+
 @pytest.fixture(scope="module")
 def alone():
     asked = [(model_alone, kind, told) for kind in OWN for told in (False, True) if not told or kind in TOLD]
+    asked += [(layers_in_lists, "fsdp")]
     asked += [(clipped_by_hand, how, by) for how in ("pipeline", "tensor") for by in ("torch", "hand", "rate")]
     found = run_ranks(call_each, 2, asked, share_cores=True, timeout_seconds=120)
     return {one[1:]: [found[rank][i] for rank in (0, 1)] for i, one in enumerate(asked)}
@@ -290,3 +319,7 @@ def test_a_loop_that_reads_a_part_of_the_gradients_or_weights_is_refused(how, al
     for found in alone[how, "torch"]: assert difference(clipped_by_hand("ddp", "torch"), found) < 1e-12, found
     for found in alone[how, "hand"]: assert isinstance(found, str) and "clip_grad_norm_" in found, found
     for found in alone[how, "rate"]: assert isinstance(found, str) and "lr of group 0" in found, found
+
+
+def test_fsdp_takes_layers_in_lists_and_dictionaries(alone):
+    for found in alone["fsdp",]: assert difference(layers_in_lists("ddp"), found) < 1e-12

@@ -278,6 +278,8 @@ def parallelize(
     events.restore(model, optimizer)
     with ExitStack() as undo:
         undo.callback(events.close)
+        held = {id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"]}
+        holds_all = all(id(p) in held for p in model.parameters() if p.requires_grad)
         choice = StrategyChoice(how, f"{how} was asked for.", None)
         if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
         strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
@@ -285,7 +287,7 @@ def parallelize(
             loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
         if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
         (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-        loop = RankLoop(strategy, ranked, count, reduction)
+        loop = RankLoop(strategy, ranked, count, reduction, optimizer if holds_all else None)
         hooks = member.hooks if member is not None else ExitStack()
         hooks.callback(loop.open())
         if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last

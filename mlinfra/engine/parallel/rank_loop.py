@@ -95,7 +95,9 @@ class RankLoop:
         loader:RankLoader,          # which knows the shares
         accumulation:int=1,         # micro-batches of a step
         reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
+        compared:torch.optim.Optimizer|None=None,  # holds all that is trained: every rank has a part of its steps
     ):
+        self.compared = compared
         self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
         self.reduction, self.synced, self.taken = reduction, True, 0  # batches since the last step
         self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
@@ -188,7 +190,7 @@ class RankLoop:
 
     def note_gradients(self) -> None:
         "Keep some values of the gradients, where ranks have parts of them: what the loop does with them is compared."
-        if not self.unchecked or not self.strategy.whole_batches or not self.loader.share: return
+        if not self.unchecked or self.compared is None or not self.strategy.whole_batches: return
         self.before = {name: some_values(p.grad) for name, p in self.strategy.own_parameters().items()
                        if p.grad is not None}
 
@@ -263,12 +265,12 @@ class RankLoop:
                                f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
         self.strategy.before_step()
         self.taken = 0
-        if self.unchecked and self.strategy.whole_batches:
+        if self.unchecked and self.strategy.whole_batches and optimizer is self.compared:
             self.unchecked -= 1
             factors = {name: factor(self.before.get(name), p.grad)
                        for name, p in self.strategy.own_parameters().items() if p.grad is not None}
             check_agreed(RankState(settings_of(optimizer), {}, factors=factors))
-        elif self.unchecked:
+        elif self.unchecked and not self.strategy.whole_batches:
             self.unchecked -= 1
             check_agreed(replace(rank_state(self.strategy.model, optimizer), divisors=self.divisors,
                                  problem=self.problem))

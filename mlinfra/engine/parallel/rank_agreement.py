@@ -41,7 +41,7 @@ def some_values(
     tensor:torch.Tensor,
 ) -> torch.Tensor:
     "A copy of up to a thousand of its values."
-    flat = tensor.detach().reshape(-1) if tensor.layout == torch.strided else tensor.new_zeros(0)
+    flat = (tensor.coalesce().values() if tensor.is_sparse else tensor).detach().reshape(-1)
     return flat[::max(1, flat.numel() // 1000)].clone()
 
 def factor(

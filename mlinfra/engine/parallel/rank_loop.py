@@ -254,8 +254,16 @@ class RankLoop:
         share = self.loader.share
         return share is None or share.last or self.accumulation == 1 or self.taken >= self.accumulation
 
+    def _compare_parts(self) -> None:
+        "What the loop has done with the parts of gradients and with the settings; of a rank that has none, too."
+        self.unchecked -= 1
+        factors = {name: factor(self.before.get(name), p.grad)
+                   for name, p in self.strategy.own_parameters().items() if p.grad is not None}
+        check_agreed(RankState(settings_of(self.compared), {}, factors=factors))
+
     def before_step(self, optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> tuple[tuple, dict] | None:
         "What an optimizer of the model needs before its step; errors say why it may not step."
+        if self.unchecked and self.strategy.whole_batches and optimizer is self.compared: self._compare_parts()
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         if self.checked.get(optimizer) != count and not self._adopted(optimizer): return self._pass(optimizer)
         self.checked[optimizer] = count
@@ -265,12 +273,7 @@ class RankLoop:
                                f"{self.accumulation} batches and after the last of an epoch, or change accumulation")
         self.strategy.before_step()
         self.taken = 0
-        if self.unchecked and self.strategy.whole_batches and optimizer is self.compared:
-            self.unchecked -= 1
-            factors = {name: factor(self.before.get(name), p.grad)
-                       for name, p in self.strategy.own_parameters().items() if p.grad is not None}
-            check_agreed(RankState(settings_of(optimizer), {}, factors=factors))
-        elif self.unchecked and not self.strategy.whole_batches:
+        if self.unchecked and not self.strategy.whole_batches:
             self.unchecked -= 1
             check_agreed(replace(rank_state(self.strategy.model, optimizer), divisors=self.divisors,
                                  problem=self.problem))

@@ -21,6 +21,7 @@ from mlinfra.engine.report.page import make_report
 from mlinfra.engine.report.pictures import time_shares
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.run_writer import RunWriter
+from mlinfra.engine.record.watch import watch
 from mlinfra.engine.report.waterfall import pace, waterfall
 
 VOID = {"meta", "br", "rect", "line", "polyline", "col"}
@@ -200,6 +201,14 @@ def test_a_killed_run_has_its_page(tmp_path):
     report = make_report(Run(tmp_path / "run"))
     assert "still going on" in alive and "took 300 steps" in report.summary and "was killed" in report.summary
     page_of(Run(tmp_path / "run"))
+
+
+def test_a_run_of_no_use_gets_no_advice_on_its_speed_first(tmp_path):
+    with watch(tmp_path) as w:
+        for n in w(range(40)):
+            w.loss(2.0 if n < 20 else float("inf"))
+    summary = make_report(Run(tmp_path)).summary
+    assert summary.endswith("Before its speed see to NonFinite, at step 20: the loss is inf."), summary
 
 
 def test_a_killed_run_gets_no_advice_on_its_speed(tmp_path):

@@ -188,6 +188,8 @@ def _second(m: Material) -> str:
 
 def _third(m: Material) -> str:
     if m.run.killed: return _on_the_end(m)
+    useless = [one for one in m.findings if one.cost >= 1 and one.gain is None and not one.remark]
+    if useless: return f"Before its speed see to {useless[0].rule}, at step {useless[0].step}: {useless[0].message}."
     if m.remedies:
         best = m.remedies[0]
         said = f"Try {best.words}: from this run, a step {best.speedup:.1f} times as fast is predicted"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from .engine.base.checks import boolean, ceil_div, nonnegative_int, positive_int
 from .engine.loading.idx_files import idx_bytes
@@ -124,7 +124,10 @@ class PerSample(Dataset):
 def as_tensors(
     dataset:Any,                    # has `.tensors`, or is a Subset of such
 ) -> tuple[torch.Tensor, ...]:
-    "The tensors whose rows are the samples; TypeError for a data set that has none."
+    "The tensors whose rows are the samples; TypeError for a data set that has none, or that changes its samples."
+    if own := _own_method(dataset): raise TypeError(
+        f"BatchLoader needs a data set whose samples are the rows of .tensors, and {type(dataset).__name__} has a "
+        f"{own} of its own: use torch's DataLoader for it")
     if isinstance(dataset, Subset):
         rows = torch.as_tensor(dataset.indices, dtype=torch.int64)
         return tuple(tensor[rows] for tensor in as_tensors(dataset.dataset))
@@ -132,11 +135,17 @@ def as_tensors(
     raise TypeError(f"BatchLoader needs a data set with .tensors, got {type(dataset).__name__}: "
                     "use torch's DataLoader for it")
 
+def _own_method(dataset: Any) -> str:
+    "The method by which the class itself makes samples, such as with a transform; empty where it only reads rows."
+    def known(name: str) -> list[Any]: return [getattr(kind, name, None) for kind in (Images, TensorDataset, Subset)]
+    return next((name for name in ("__getitem__", "__getitems__", "__len__")
+                 if getattr(type(dataset), name, None) not in [None, *known(name)]), "")
+
 class BatchLoader:
     "Whole batches by index from tensors in memory; each epoch equals that of a `DataLoader`."
     def __init__(
         self,
-        dataset:Any,                           # an `Images`, a `TensorDataset`, anything with `.tensors`, a Subset
+        dataset:Any,                           # an `Images`, a `TensorDataset`, what only has `.tensors`, a Subset
         batch_size:int=1,                      # samples in a batch; may be set anew between epochs
         shuffle:bool=False,                    # a new random order in every epoch
         drop_last:bool=False,                  # leave out an incomplete last batch

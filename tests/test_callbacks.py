@@ -106,6 +106,14 @@ def test_lightning(lightning, tmp_path):
     assert list(Run(tmp_path / "run").steps.iteration) == [10, 11, 12, 13, 14], "it goes on at its step"
 
 
+def test_lightning_with_accumulation_tells_the_losses_of_the_module(lightning, tmp_path):
+    module, told = lit(lightning), []
+    module.net.register_forward_hook(lambda net, args, output: told.append(output["loss"].item()))
+    watch = callbacks.LightningWatch(tmp_path / "run")
+    trainer(lightning, tmp_path, watch, max_epochs=1, accumulate_grad_batches=2).fit(module, loaders()[0])
+    assert Run(tmp_path / "run").steps.loss.tolist() == pytest.approx(told) and len(told) == 5
+
+
 def test_lightning_counts_a_checkpoint_as_between(lightning, tmp_path):
     class SlowSave(lightning.Callback):
         def on_train_batch_end(self, *_): time.sleep(0.05)

@@ -31,6 +31,7 @@ from mlinfra.engine.train.step_clock import HostClock
 from mlinfra.engine.base.step_folders import step_folder, step_folders
 from mlinfra.engine.checkpoint.checkpoint_files import RankStates, damage, latest, read_state, verify, write_state
 from mlinfra.engine.checkpoint.state_trees import UnreadableCheckpoint
+from mlinfra.engine.checkpoint.weight_files import best
 from mlinfra.training import fit
 
 SAME = "losses", "iterations", "samples", "epochs", "weights"
@@ -480,6 +481,17 @@ def test_the_newest_and_the_best_stay(root):
     trained(second, valid=valid, epochs=4)
     assert second.resumed_from == 15 and second.best.step in (10, 20)
     assert step_folders(root).keys() >= {20, second.best.step}
+
+
+def test_another_figure_does_not_compete_with_that_of_the_saved_best(root):
+    valid = cases.TensorDataset(*cases.numbers(16))
+    class Spoil:
+        def on_epoch(self, run, epoch):
+            run.history.epochs[-1] = replace(epoch, valid_loss=2.0, accuracy=[9, 8, 7, 0.2, 0.4, 0.3][epoch.epoch])
+    trained(Spoil(), Checkpointer(root, 5, keep=1, best="valid_loss"), valid=valid)
+    with pytest.warns(UserWarning, match="best epoch was told by valid_loss, and now it is by accuracy"):
+        trained(Spoil(), Checkpointer(root, 5, keep=1, best="accuracy"), valid=valid, epochs=6)
+    assert best(root).step == 25 and step_folders(root).keys() == {25, 30}
 
 
 class Late(HostClock):

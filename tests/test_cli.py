@@ -210,7 +210,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_reads_each_file_once(here, m
     how = ["train", "--limit", "320", "--momentum", "0.9"]
     losses = lambda said: [line.split()[5:8] for line in said.splitlines()[2:]]
     whole, first = here(*how, "--epochs", "2"), here(*how, "--save", "run")
-    kept, sums, real = latest("run").path, Counter(), checkpoint_files._sum_of_file
+    kept, sums, real = latest("run").path.absolute(), Counter(), checkpoint_files._sum_of_file
     monkeypatch.setattr(checkpoint_files, "_sum_of_file", lambda path: sums.update([path]) or real(path))
     second = here(*how, "--save", "run", "--resume", "--epochs", "2")
     assert [sums[kept / f"{name}.safetensors"] for name in ("model", "training")] == [1, 1]

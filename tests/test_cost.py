@@ -103,6 +103,10 @@ def test_your_own_prices(cost, tmp_path):
     before, after = (cost(tmp_path / "run", *more).out for more in ((), ("--prices", mine)))
     row = next(line for line in after.splitlines() if line.startswith("p3.8xlarge"))
     assert row not in before and "the rates of RTX 4090 24 GB are not known here" in after
+    mine.write_text("\n".join(lines), encoding="utf-8-sig")  # as a spreadsheet saves it
+    assert read_prices(mine) == read_prices()
+    mine.write_text("\n".join(lines), encoding="utf-16")
+    with pytest.raises(ValueError, match="mine.csv must be in UTF-8"): read_prices(mine)
     mine.write_text("\n".join([lines[0], lines[1].replace("12.24", "cheap")]))
     wrong = cost(tmp_path / "run", "--prices", mine)
     assert wrong.code == 2 and "line 2: dollars_per_hour must be a number above 0, got 'cheap'" in wrong.err

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 from copies import PYTHON
 from filelock import FileLock, Timeout
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from mlinfra.engine.record import tracker_writers
 from mlinfra.engine.record.provenance import code_version
@@ -19,6 +22,7 @@ from mlinfra.engine.record.run_writer import RunWriter
 from mlinfra.engine.record.runs_table import keep_result, runs_table
 from mlinfra.engine.record.tracker_writers import to_mlflow, to_tensorboard
 from mlinfra.engine.record.watch import watch
+from mlinfra.engine.tuning.lr_range import lr_range_test
 
 ROOT = Path(__file__).parents[1]
 CHILD = """
@@ -178,6 +182,13 @@ def test_the_code_is_that_of_the_main_program(tmp_path):
     done = subprocess.run([PYTHON, "code/train.py"], capture_output=True, text=True, cwd=tmp_path,
                           env=os.environ | dict(PYTHONPATH=str(ROOT)))
     assert done.stdout == head, done.stderr
+
+
+def test_a_range_test_leaves_each_layer_in_its_mode():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+    model[1].eval()
+    lr_range_test(model, TensorDataset(torch.randn(64, 4), torch.arange(64) % 2), steps=10, batch_size=16)
+    assert [layer.training for layer in model.modules()] == [True, True, False, True, True]
 
 
 def test_a_machine_without_git_is_no_error(tmp_path, monkeypatch):

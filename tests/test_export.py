@@ -14,14 +14,16 @@ from copies import twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.export import onnx_files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.export.model_files import open_model, save_weights
 from mlinfra.engine.export.onnx_files import export_onnx, load_onnx
-from mlinfra.engine.export.pretrained import pretrained, reachable
-from mlinfra.engine.export.quantize import pack, quantize_dynamic, quantize_static, quantize_tensor, unpack
+from mlinfra.engine.export.pretrained import features, pretrained, reachable
+from mlinfra.engine.export.quantize import (
+    pack, quantize_dynamic, quantize_static, quantize_tensor, quantize_weights, unpack)
 from mlinfra.engine.dist.rank_data import whole_weights
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.export.variants import compare_variants
@@ -142,6 +144,77 @@ def test_a_wrong_part_of_one_output_is_found(tmp_path):
     with pytest.raises(ValueError, match="number [345] along its dimension 1 differs by .*draws random numbers"):
         export_onnx(Joined(), torch.randn(4, 16), tmp_path / "joined.onnx")
     assert not list(tmp_path.iterdir())
+
+
+class Turns(nn.Module):
+    "Goes another way with more than 40 samples."
+    def __init__(self, sign):
+        super().__init__()
+        self.linear, self.sign = nn.Linear(5, 3), sign
+
+    def forward(self, x): return self.linear(x) if x.shape[0] <= 40 else self.sign * self.linear(x)
+
+
+def test_an_if_on_a_size_is_found_beyond_the_sizes_that_are_tried(tmp_path):
+    with pytest.raises(ValueError, match="for a batch of up to 40 only: for one of 41, output .* differs by"):
+        export_onnx(Turns(-1), torch.randn(4, 5), tmp_path / "turns.onnx")
+    assert not list(tmp_path.iterdir())
+    same = export_onnx(Turns(1), torch.randn(4, 5), tmp_path / "turns.onnx")
+    assert same.load()(torch.randn(50, 5)).shape == (50, 3)
+
+
+def test_an_export_leaves_what_a_model_counts_and_says_which_size_is_fixed(tmp_path):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+            self.register_buffer("places", torch.arange(2)[:, None].expand(2, 3))
+
+        def forward(self, x):
+            self.calls += 1
+            return x + self.places[0]
+    export_onnx(model := Counts(), torch.randn(4, 3), tmp_path / "counts.onnx")
+    assert model.calls.item() == 0 and model.training
+    pool = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64, 2))
+    with pytest.raises(ValueError, match="or another that is to vary: .* leave that dimension out of dynamic"):
+        export_onnx(pool, torch.randn(2, 3, 34, 34), tmp_path / "pool.onnx", dynamic=(2, 3))
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_a_model_of_few_bits_becomes_onnx(bits, tmp_path):
+    small = quantize_weights(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3)), bits)
+    assert export_onnx(small, torch.randn(4, 64), tmp_path / "small.onnx").largest_difference < 1e-5
+
+
+def test_quantising_nothing_or_twice_and_ranges_of_nan_are_refused(tmp_path):
+    linear, x = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), torch.randn(8, 8)
+    floats = export_onnx(linear, x, tmp_path / "f.onnx")
+    half = export_onnx(linear.half(), x.half(), tmp_path / "h.onnx")
+    with pytest.raises(ValueError, match="nothing of .*h.onnx was quantised: .* holds Gemm, Relu"):
+        quantize_dynamic(half, tmp_path / "q.onnx")
+    with pytest.raises(ValueError, match="nothing of .*f.onnx was quantised"):
+        quantize_dynamic(floats, tmp_path / "q.onnx", ("Conv",))
+    x[3, 2] = float("nan")
+    with pytest.raises(ValueError, match="finite numbers.*: input has NaN"):
+        quantize_static(floats, tmp_path / "q.onnx", x)
+    assert not (tmp_path / "q.onnx").exists()
+    done = quantize_dynamic(floats, tmp_path / "q.onnx")
+    with pytest.raises(ValueError, match="q.onnx is quantised already"): quantize_dynamic(done, tmp_path / "r.onnx")
+
+
+@pytest.mark.parametrize("outputs, labels, says", [
+    (1, torch.arange(6) % 2, "at least two and as many"), (3, torch.arange(6), "go up to 5, and a has scores for 3"),
+    (3, torch.rand(6), "a whole number as the label"), (3, torch.zeros(6, 3), "a whole number as the label")])
+def test_variants_without_an_accuracy_are_refused(outputs, labels, says):
+    with pytest.raises(ValueError, match=says):
+        compare_variants({"a": nn.Linear(4, outputs)}, TensorDataset(torch.rand(6, 4), labels), (1,), 1)
+
+
+def test_features_keep_labels_that_are_no_whole_numbers_and_count_no_nan_as_right():
+    pairs = [(torch.rand(4), 0.25 * i) for i in range(4)]
+    assert features(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), pairs).labels.tolist() == [0, 0.25, 0.5, 0.75]
+    data = TensorDataset(torch.rand(6, 4), torch.zeros(6, dtype=torch.long))
+    assert compare_variants({"a": lambda x: x / 0 - x / 0}, data, (1,), 1).accuracy[0] == 0
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])

@@ -172,7 +172,7 @@ parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.
 pipeline.sequential_split pipeline.stages pipeline.timeline record.callbacks record.recorder.Recorder
 record.run_folder.active_writer record.run_folder.pack_header record.run_folder.process_born
 record.attempt_files record.run_timeline report.waterfall.began report.waterfall.last_sign
-report.waterfall.later_records report.waterfall.step_parts rules.loss_rules
+report.waterfall.later_records report.waterfall.step_parts report.waterfall.step_weights rules.loss_rules
 preflight.check_page preflight.checked_rank preflight.file_journal preflight.script_run preflight.script_watch
 preflight.source_writes preflight.trained_models record.loss_methods record.ready_batches rules.batch_fingerprint
 record.rank_records record.run_folder.earlier_losses rules.curve_rules rules.parameter_rules rules.precision_rules

@@ -21,6 +21,7 @@ from mlinfra.engine.report.page import make_report
 from mlinfra.engine.report.pictures import time_shares
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.record.run_writer import RunWriter
+from mlinfra.engine.record.watch import watch
 from mlinfra.engine.report.waterfall import pace, waterfall
 
 VOID = {"meta", "br", "rect", "line", "polyline", "col"}
@@ -85,6 +86,30 @@ def test_pace_leaves_the_first_step_out(tmp_path):
     run = whole(tmp_path, count=11, wait=0.038)
     assert pace(run).steps == 10 and math.isclose(pace(run).seconds_per_step, 0.05)
     assert math.isclose(pace(run).samples_per_s, 32 / 0.05)
+
+
+@pytest.mark.parametrize("epochs, cut", [(2, 0), (2, 7), (3, 7), (10, 0)])
+def test_two_epochs_have_the_pace_of_a_hundred(tmp_path, epochs, cut):
+    "What happens once an epoch is shared over the steps of a whole epoch, whatever the run recorded of the last one."
+    def recorded(name, epochs, cut=0):
+        config = dict(epochs=epochs, loader=dict(type="DataLoader", num_workers=0, batches=16))
+        with lone(tmp_path / name, config=config) as writer:
+            start = 0.0
+            for n in range(16 * epochs - cut):
+                validation = 0.11 if n and n % 16 == 0 else 0.0
+                start += validation
+                writer.step(record(n, start=start, between=validation, evaluation=validation, wait=0.046, forward=0.009,
+                                   samples=8 if n % 16 == 15 else 32)._replace(epoch=n // 16))
+                start += 0.055
+        return Run(tmp_path / name)
+    few, many = recorded("few", epochs, cut), recorded("many", 100)
+    step = 0.055 + 0.11 / 16
+    for run in (few, many):
+        assert math.isclose(pace(run).seconds_per_step, step)
+        assert math.isclose(step_model(run).evaluation, 0.11 / 16) and math.isclose(step_model(run).firsts, 1 / 16)
+        after = 0.046 / 4 + 0.11 / 16 + 0.046 / 16
+        assert math.isclose(predicted_speedup(run, dict(num_workers=4, persistent_workers=True)), step / after)
+    assert cut or math.isclose(pace(few).samples_per_s, pace(many).samples_per_s)
 
 
 def test_the_validation_after_the_last_step_is_drawn(tmp_path):
@@ -176,6 +201,14 @@ def test_a_killed_run_has_its_page(tmp_path):
     report = make_report(Run(tmp_path / "run"))
     assert "still going on" in alive and "took 300 steps" in report.summary and "was killed" in report.summary
     page_of(Run(tmp_path / "run"))
+
+
+def test_a_run_of_no_use_gets_no_advice_on_its_speed_first(tmp_path):
+    with watch(tmp_path) as w:
+        for n in w(range(40)):
+            w.loss(2.0 if n < 20 else float("inf"))
+    summary = make_report(Run(tmp_path)).summary
+    assert summary.endswith("Before its speed see to NonFinite, at step 20: the loss is inf."), summary
 
 
 def test_a_killed_run_gets_no_advice_on_its_speed(tmp_path):

@@ -1,5 +1,10 @@
 """A setting that changes on a resume: it is said which one counts, and `override` decides, before the first step."""
 
+import os
+from argparse import Namespace
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.monitor import Monitor, Run
 from mlinfra.training import fit
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(1))
@@ -26,14 +32,16 @@ class Stop:
             run.stop()
 
 
-def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step", **keep):
+def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step",
+          groups=nn.Module.parameters, shuffle=True, watchers=(), kind=partial(torch.optim.SGD, momentum=0.9),
+          loss_fn=None, **keep):  # fmt: skip
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else [])
-    history = fit(model, DataLoader(DATA, batch, shuffle=True), epochs=epochs, optimizer=optimizer, interval=interval,
+    optimizer = kind(groups(model), lr)
+    observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else []) + [*watchers]
+    history = fit(model, DataLoader(DATA, batch, shuffle), epochs=epochs, optimizer=optimizer, interval=interval,
                   scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
-                  keep_memory=False)  # fmt: skip
+                  keep_memory=False, loss_fn=loss_fn)  # fmt: skip
     return history, optimizer.param_groups[0]["lr"]
 
 
@@ -70,6 +78,7 @@ def test_a_longer_schedule_goes_on_at_its_place(interval, make, length, tmp_path
     (dict(schedule=one_cycle(24)), dict(schedule=one_cycle(48)), "override=\"scheduler\" takes the schedule"),
     (dict(schedule=cosine(24)), dict(schedule=cosine(48), lr=1.0, override="lr"), "take both"),
     (dict(stop=12), dict(batch=16), "batch_size 8 -> 16.*override=\"next_epoch\""),
+    (dict(stop=12), dict(shuffle=False), "order RandomSampler -> SequentialSampler: the rest of the epoch"),
     (dict(), dict(override="rate"), "override names rate, and there are dampening, lr,"),
 ])  # fmt: skip
 def test_what_cannot_go_on_is_refused_before_the_first_step(first, second, says, tmp_path):
@@ -98,3 +107,77 @@ def test_wrapped_models_and_plain_ones_go_on_with_each_other(wrap, tmp_path):
         root = tmp_path / str(one is wrap)
         train(root, wrap=one, stop=12)
         assert losses(train(root, wrap=other)[0]) == whole
+
+
+def in_groups(model, *numbers):
+    named = [*model.named_parameters()]
+    return [dict(params=[named[n] for n in group]) for group in numbers]
+
+
+def test_parameters_in_another_order_are_found_by_their_names(tmp_path):
+    losses = lambda history: [step.loss for step in history.steps]
+    square = lambda model: nn.utils.spectral_norm(model[0]) and model  # whose vectors have a version
+    whole = losses(train(None, wrap=square)[0])
+    train(tmp_path, wrap=square, stop=12, groups=lambda model: in_groups(model, (0, 1), (2, 3)))
+    again = train(tmp_path, wrap=square, groups=lambda model: in_groups(model, (1, 0), (3, 2)))
+    assert losses(again[0]) == whole
+    with pytest.raises(ValueError, match="trained 0.weight_orig and others, and now it trains 2.bias"):
+        train(tmp_path, wrap=square, epochs=4, groups=lambda model: in_groups(model, (3, 2), (1, 0)))
+
+
+def test_a_setting_that_is_the_same_is_not_said_to_have_changed(tmp_path):
+    make = lambda: dict(sizes=(8, 2), table=np.arange(3), rate=float("nan"), named=dict(a=[1]))
+    train(tmp_path, config=make())
+    history, _ = train(tmp_path, 4, config=Namespace(**make()))
+    assert not [words for words in history.remarks if "settings" in words]
+    history, _ = train(tmp_path, 5, config=make() | dict(sizes=(8, 3)))
+    assert "not those of the saved run: sizes (8, 2) -> (8, 3)" in history.remarks[-1]
+
+
+def test_a_script_that_changes_its_folder_goes_on_in_the_first(tmp_path, monkeypatch):
+    class Leave:
+        def on_step(self, run, step):
+            os.chdir(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    train("kept", every=3, watchers=[Leave(), Monitor("run")])
+    assert latest(tmp_path / "kept").step == 24 and not [*(tmp_path / "other").iterdir()]
+
+
+def test_the_record_of_a_run_that_went_on_has_the_settings_of_the_whole(tmp_path):
+    train(None, watchers=[Monitor(tmp_path / "whole")])
+    for stop in (12, None):
+        train(tmp_path / "kept", stop=stop, watchers=[Monitor(tmp_path / "cut")])
+    whole, cut = (Run(tmp_path / name).config for name in ("whole", "cut"))
+    assert cut == whole and cut["epochs"] == 3 and cut["iterations"] == 24
+
+
+def falling(steps):
+    return lambda optimizer: rates.LambdaLR(optimizer, lambda n: max(0.0, 1 - n / steps))
+
+
+def test_a_schedule_that_is_a_function_is_this_runs_and_that_is_said(tmp_path):
+    train(tmp_path, schedule=falling(24), stop=12)
+    history, _ = train(tmp_path, schedule=falling(24))
+    assert not [words for words in history.remarks if "schedule" in words or "settings" in words]
+    history, lr = train(tmp_path, 6, schedule=falling(48), watchers=[Stop(36)])
+    assert lr == pytest.approx(0.025)
+    assert "after 24 calls of LambdaLR the learning rate was 0, and from here it follows 0.05" in history.remarks[-1]
+
+
+@pytest.mark.parametrize("kind, name, kept", [(torch.optim.Adam, "amsgrad", "max_exp_avg_sq"),
+                                              (torch.optim.RMSprop, "centered", "grad_avg")])
+def test_what_an_overridden_setting_needs_begins_with_it(kind, name, kept, tmp_path):
+    train(tmp_path, kind=kind, stop=12)
+    history, _ = train(tmp_path, kind=partial(kind, **{name: True}), override=name)
+    states = read_state(latest(tmp_path).path).parts["optimizer"]["state"].values()
+    assert len(history.steps) == 24 and all(kept in state for state in states)
+
+
+def test_weights_of_classes_that_count_on_a_resume_are_named(tmp_path):
+    balanced = lambda share: nn.CrossEntropyLoss(weight=torch.tensor([1.0, share]))
+    train(tmp_path, loss_fn=balanced(1.0), stop=12)
+    history, _ = train(tmp_path, loss_fn=balanced(1.0))
+    assert not [words for words in history.remarks if "others" in words]
+    history, _ = train(tmp_path, 4, loss_fn=(mine := balanced(5.0)))
+    assert mine.weight[1] == 1 and "this one has others: step.loss_fn.weight" in history.remarks[-1]

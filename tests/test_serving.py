@@ -289,6 +289,18 @@ def test_a_model_that_fails_fails_for_its_batch_alone(caplog):
     assert "the secret of the model" in caplog.text, "the log has the whole story"
 
 
+def test_a_request_that_fails_fails_alone(pool):
+    "One token that the table lacks, beside seven requests in the same batch."
+    torch.manual_seed(0)
+    table = torch.nn.Embedding(10, 3)
+    with serve(table, example=torch.zeros(2, 1, dtype=torch.long), max_wait_seconds=0.3) as server:
+        replies = list(pool.map(lambda i: outcome(server.url, torch.tensor([[99 if i == 3 else i]])), range(8)))
+        assert [getattr(reply, "status", 200) for reply in replies] == [500 if i == 3 else 200 for i in range(8)]
+        wanted = table(torch.arange(8)).tolist()
+        assert all(np.allclose(reply.outputs[0][0], wanted[i]) for i, reply in enumerate(replies) if i != 3)
+        assert server.stats().images == 8
+
+
 def test_a_worker_that_leaves_begins_again():
     class Leaves(torch.nn.Module):
         def forward(self, x):

@@ -14,7 +14,7 @@ import pytest
 import torch
 from copies import run_code
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.train.autocast import check_precision
@@ -386,6 +386,35 @@ class Squares(Dataset):
 def test_a_plain_data_set_is_batched(workers):
     history = fit(nn.Linear(4, 2), Squares(), batch_size=8, workers=workers, valid=Squares(), **QUIET)
     assert [s.samples for s in history.steps] == [8, 8, 4] and history.epochs[0].accuracy is not None
+
+
+class Scaled(Dataset):
+    "Keeps tensors, and makes its samples with a transform."
+    def __init__(self, *tensors): self.tensors = tensors
+    def __len__(self): return len(self.tensors[0])
+    def __getitem__(self, i): return self.tensors[0][i] * 3, self.tensors[1][i]
+
+
+class ScaledRows(TensorDataset):
+    def __getitem__(self, i): return super().__getitem__(i)[0] * 3, self.tensors[1][i]
+
+
+class ScaledPart(Subset):
+    def __getitem__(self, i): return super().__getitem__(i)[0] * 3, super().__getitem__(i)[1]
+    def __getitems__(self, rows): return [self[i] for i in rows]
+
+
+@pytest.mark.parametrize("kind", [Scaled, ScaledRows, lambda *tensors: ScaledPart(TensorDataset(*tensors), range(20))])
+def test_a_transform_beside_tensors_is_not_passed_over(kind):
+    x, y = torch.randn(20, 4), torch.arange(20) % 2
+    def losses(data, valid):
+        torch.manual_seed(0)
+        history = fit(nn.Linear(4, 2), data, batch_size=8, valid=valid, **QUIET)
+        return [*(step.loss for step in history.steps), history.epochs[0].valid_loss]
+    scaled = kind(x, y)
+    by_hand = losses(DataLoader(scaled, 8, shuffle=True), DataLoader(scaled, 8))
+    assert losses(scaled, scaled) == pytest.approx(by_hand, rel=1e-4)
+    with pytest.raises(TypeError, match="__getitem__ of its own: use torch's DataLoader"): BatchLoader(kind(x, y))
 
 
 @pytest.mark.parametrize("train", [3, None, object()])

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import warnings
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -268,8 +269,18 @@ def test_nonsense_is_refused_before_anything_runs(tmp_path):
     for wrong, says in ((dict(model=3), "model must be"), (dict(optimizer=3), "optimizer must be"),
                         (dict(rules=[3]), "a rule must have"), (dict(every_seconds=0), "every_seconds must be")):
         with pytest.raises(ValueError, match=says): watch(tmp_path / "run", **wrong)
+    with pytest.raises(TypeError, match="config must give each setting a name"): watch(tmp_path / "run", config="lr=1")
     with pytest.raises(RuntimeError, match="use it in a with block"): watch(tmp_path / "run")([])
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_have_any_form_that_names_them_and_a_loss_is_a_number(tmp_path):
+    with watch(tmp_path, config=Namespace(lr=0.5)) as w:
+        for _ in w([1]):
+            for wrong in (None, dict(loss=1.0), torch.ones(1) * 1j):
+                with pytest.raises(TypeError, match="loss must be a number or a tensor of real numbers"): w.loss(wrong)
+            w.loss(torch.tensor([1.0, 3.0]))
+    assert Run(tmp_path).config["lr"] == 0.5 and Run(tmp_path).records()["loss"].tolist() == [2.0]
 
 
 # ---- rules, threads, faults

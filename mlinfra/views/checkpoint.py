@@ -170,20 +170,27 @@ def _round_times(low: float, high: float) -> tuple[float, ...]:
 def draw_added_costs(
     added_seconds:Mapping[str, float],  # name -> what a save adds to the run
     mtbf_seconds:float,                 # mean time between interruptions
+    write_seconds:Mapping[str, float]={},  # name -> from a save until it is on the disk, where it takes time
+    chosen:float|None=None,             # an interval in seconds to be marked on the curves
 ) -> Svg:
     "What saves and repeated work cost over the interval, a curve for each way of saving, with its lowest point."
-    mtbf = positive_float("mtbf_seconds", mtbf_seconds)
+    mtbf, writes = positive_float("mtbf_seconds", mtbf_seconds), dict.fromkeys(added_seconds, 0.0) | dict(write_seconds)
     best = {name: math.sqrt(2 * positive_float(name, save) * mtbf) for name, save in added_seconds.items()}
     low, high = min(best.values()) / 4, 4 * max(best.values())
-    grid = [low * (high / low) ** (n / 200) for n in range(201)]
-    cost = lambda save, t: save / t + t / (2 * mtbf)
-    most = 2 * max(cost(save, best[name]) for name, save in added_seconds.items())
+    cost = lambda name, t: added_seconds[name] / t + (t / 2 + writes[name]) / mtbf
+    least = min(cost(name, t) for name, t in best.items())
+    shares = tuple(share for share in (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if share > least / 2)
     chart = Chart(Axis("time between two saves", low, high, True, _round_times(low, high), duration_text),
-                  Axis("share of the work's time", 0, nice_limit(most), readout="{:.1%}".format), height=300)
-    for (name, save), color in zip(added_seconds.items(), (_SAME, COLORS["update"], _OTHER)):
-        t, inside = best[name], [(t, y) for t in grid if (y := cost(save, t)) <= chart.y.high]
-        chart.curve(inside, color).dots([(t, cost(save, t))], color)
-        words = f"{cost(save, t):.1%} at {duration_text(t if t < 600 else 60 * round(t / 60))}"
-        if inside[0][0] == low: chart.note(t, cost(save, t), f"{name}: {words}", color=color)
-        else: chart.note(*inside[0], name, "start", 8, 8, color).note(*inside[0], words, "start", 22, 12, color)
+                  Axis("share of the time", least / 2, 1.0, True, shares, "{:.1%}".format), height=330)
+    if chosen is not None: chart.wall(chosen, "")
+    for name, color in zip(added_seconds, (_SAME, COLORS["update"], _OTHER)):
+        t, first = best[name], max(low, writes[name])    # no save begins while the one before is written
+        grid = [first * (high / first) ** (n / 200) for n in range(201)]
+        chart.curve([(t, cost(name, t)) for t in grid if cost(name, t) <= 1], color).dots([(t, cost(name, t))], color)
+        words = f"{cost(name, t):.1%} at {duration_text(t if t < 600 else 60 * round(t / 60))}"
+        chart.note(t, cost(name, t), f"{name}: {words}", dy=-28, color=color)
+        if chosen is None or math.isclose(chosen, t): continue
+        at = max(chosen, first)
+        chart.dots([(at, cost(name, at))], color, hollow=True)
+        chart.note(at, cost(name, at), f"{cost(name, at):.1%} at {duration_text(at)}", "start", -4, 12, color)
     return chart

@@ -34,6 +34,7 @@ _WIDTH, _HEIGHT, _LEFT = 720, 250, 66
 def draw_losses(
     losses:Sequence[float],         # of each step
     findings:Sequence[Finding]=(),  # marked where they were made
+    about:str="",                   # which training it is
 ) -> Svg:
     "The loss of each step, what was found when, and from when on the loss is not a number."
     finite = [math.log10(max(loss, 1e-3)) for loss in losses if math.isfinite(loss)]
@@ -44,7 +45,7 @@ def draw_losses(
     x = lambda step: _LEFT + (_WIDTH - _LEFT - 20) * step / count
     y = lambda loss: 60 + (_HEIGHT - 120) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
     for value in (10 ** low, 10 ** high): drawing.text(0, y(value) + 4, f"{value:.3g}")
-    drawing.text(_LEFT, 50, "loss, on a logarithmic scale")
+    drawing.text(_LEFT, 50, f"{about}{': ' if about else ''}loss, on a logarithmic scale")
     drawing.text(x(0), _HEIGHT - 10, "step 0")
     drawing.text(x(count), _HEIGHT - 10, f"step {count}", "end")
     for n, (a, b) in enumerate(zip(losses, losses[1:])):
@@ -91,7 +92,8 @@ def draw_verdicts(
 ) -> Svg:
     "A row for each training, a column for each rule, and the step at which it spoke first."
     numbers, bottom = len(rules) if numbers is None else numbers, _TOP + _TALL * len(rows)
-    kinds = [kind for name, kind in _KINDS.items() if name != "check" or numbers < len(rules)]
+    seen = {row.kind(f.rule, list(rules).index(f.rule) >= numbers) for row in rows for f in row.findings}
+    kinds = [kind for name, kind in _KINDS.items() if name in seen]
     width = max(_WIDE * len(rules) + 125, 460 if len(kinds) < len(_KINDS) else 700)
     drawing = Svg(_LEFT_OF + width, bottom + 60, _as_words(rows))
     for n, rule in enumerate(rules):
@@ -121,6 +123,7 @@ def _head_columns(drawing: Svg, numbers: int, count: int, bottom: float) -> None
 
 def _head_rows(drawing: Svg, rows: Sequence[Verdicts], count: int) -> None:
     "A heading where sick trainings begin, and where healthy ones do."
+    if len({bool(row.expected) for row in rows}) < 2: return
     for n, row in enumerate(rows):
         if n and bool(row.expected) == bool(rows[n - 1].expected): continue
         drawing.text(0, _TOP + _TALL * n + 16, "sick:" if row.expected else "healthy:")
@@ -228,7 +231,8 @@ class _Ward:
         words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example: a "
                  f"learning rate of {_EXAMPLE['strength']:g}, on another machine ({_EXAMPLE['measured']}). "
                  f"{EXAMPLE_FINDING}")
-        return Said("Not trained yet", words), draw_losses(EXAMPLE_LOSSES, [EXAMPLE_FINDING])
+        return Said("Not trained yet", words), draw_losses(
+            EXAMPLE_LOSSES, [EXAMPLE_FINDING], f"example, a learning rate of {_EXAMPLE['strength']:g}")
 
 def debugger_panel() -> ipywidgets.VBox:
     "A panel: choose a fault, how bad it is, and your guess; a training of 80 steps runs, and the debugger speaks."

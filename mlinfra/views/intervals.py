@@ -169,15 +169,16 @@ def draw_saving(
     best = plan.best_minutes()
     least, chosen = _extra(plan.at(best)), _extra(plan.at(plan.interval_minutes))
     x = Axis("work between two saves", _SHORTEST, _LONGEST, log=True, ticks=_TICKS, readout=_minutes)
-    y = Axis("hours beyond the job's own work", 0, _top(least, chosen))
+    y = Axis(f"hours beyond the {plan.work_hours:g} h of work", 0, _top(least, chosen))
     chart = Chart(x, y, 700, 330, "expected hours beyond the work over the interval between two saves")
     grid = np.geomspace(_SHORTEST, _LONGEST, 180)
     found = [plan.at(minutes) for minutes in grid]
     for words, name, color in PART_LOOKS:
         chart.curve([(m, min(getattr(e, name) / 3600, 1e3 * y.high)) for m, e in zip(grid, found)], color, "4 3")
     chart.curve([(m, min(_extra(e), 1e3 * y.high)) for m, e in zip(grid, found)], COLORS["forward"])
-    if 3600 * least < _NEVER: _mark(chart, best, least, f"best: {_minutes(best)}", below=least > 0.12 * y.high)
-    _mark(chart, plan.interval_minutes, chosen, f"chosen: {_minutes(plan.interval_minutes)}")
+    if 3600 * least < _NEVER: _mark(chart, best, least, f"best: {_minutes(best)}", y.high)
+    _mark(chart, plan.interval_minutes, chosen, f"chosen: {_minutes(plan.interval_minutes)}",
+          min(chosen, y.high), left=plan.interval_minutes > best)
     return chart.legend(*((words, color, "dashed") for words, _, color in PART_LOOKS),
                         ("together", COLORS["forward"], "hollow"))
 
@@ -188,8 +189,8 @@ def _top(least: float, chosen: float) -> float:
     if 3600 * least > _NEVER: return 100.0
     return nice_limit(max(3 * least, 1.2 * chosen if chosen < 12 * least else 0.0, 1e-3))
 
-def _mark(chart: Chart, minutes: float, hours: float, words: str, below: bool = False) -> None:
-    "A hollow circle with words on a dotted line; more words where it is beyond the picture."
+def _mark(chart: Chart, minutes: float, hours: float, words: str, at: float, left: bool = True) -> None:
+    "A hollow circle on a dotted line, with words at the height `at`; more words where it is beyond the picture."
     if not chart.x.low <= minutes <= chart.x.high: return
     chart.wall(minutes, "")
     if hours <= chart.y.high:
@@ -197,9 +198,8 @@ def _mark(chart: Chart, minutes: float, hours: float, words: str, below: bool = 
     elif 3600 * hours > _NEVER: words += ", far above the picture"
     else: words += f", {_hours(3600 * hours)}, above the picture"
     share = chart.x.share(minutes)
-    if below: chart.note(minutes, hours, words, dy=22)
-    else: chart.note(minutes, min(hours, chart.y.high), words, "end" if share > 0.6 else "start", -12,
-                     -8 if share > 0.6 else 8)
+    left = share > 0.7 or left and share > 0.3   # with room for the words
+    chart.note(minutes, at, words, "end" if left else "start", 12 if at == chart.y.high else -12, -8 if left else 8)
 
 # %% ../../nbs/views/21_intervals.ipynb #5a0c5e16
 _DECADE = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
@@ -210,15 +210,17 @@ def _decades(low: float, high: float) -> list[float]:
     found = (float(f"{m * 10.0**p:.3g}") for p in powers for m in _DECADE)
     return [value for value in found if low <= value <= high]
 
-def _controls() -> dict[str, Control]:
+_START = SavePlan(120, 60, 0.2, 300, 100, 10, 30)
+
+def _controls(start: SavePlan) -> dict[str, Control]:
     return dict(
-        interval_minutes=Slider("interval (min)", _decades(_SHORTEST, _LONGEST), 120.0),
-        save_seconds=Slider("save (s)", _decades(0.1, 1000), 60.0),
-        interruptions_per_hour=Slider("interruptions an hour", _decades(0.001, 20), 0.2),
-        restart_seconds=Slider("restart (s)", [0.0, *_decades(1, 5000)], 300.0),
-        work_hours=Slider("work (h)", _decades(1, 10_000), 100.0),
-        spot_price_per_hour=Slider("spot price an hour", _decades(0.1, 1000), 10.0),
-        on_demand_price_per_hour=Slider("on-demand price an hour", _decades(0.1, 1000), 30.0))
+        interval_minutes=Slider("interval (min)", _decades(_SHORTEST, _LONGEST), start.interval_minutes),
+        save_seconds=Slider("save (s)", _decades(0.1, 1000), start.save_seconds),
+        interruptions_per_hour=Slider("interruptions an hour", _decades(0.001, 20), start.interruptions_per_hour),
+        restart_seconds=Slider("restart (s)", [0.0, *_decades(1, 5000)], start.restart_seconds),
+        work_hours=Slider("work (h)", _decades(1, 10_000), start.work_hours),
+        spot_price_per_hour=Slider("spot price an hour", _decades(0.1, 1000), start.spot_price_per_hour),
+        on_demand_price_per_hour=Slider("on-demand price an hour", _decades(0.1, 1000), start.on_demand_price_per_hour))
 
 def saving_code(
     **values:float,  # of a `SavePlan`
@@ -233,12 +235,14 @@ def saving_code(
         f"price = spot_price(expected, {plan.spot_price_per_hour:g}, {plan.on_demand_price_per_hour:g})",
         f"expected.seconds / 3600, price.spot, best_interval({plan.save_seconds:g}, mtbf_seconds) / 60"])
 
-def checkpoint_panel() -> ipywidgets.VBox:
+def checkpoint_panel(
+    start:SavePlan=_START,  # what the sliders say at first; each value must be one of theirs
+) -> ipywidgets.VBox:
     "A panel: interval, save, interruptions and restart -> expected time and price, and the interval that costs least."
     def update(**values: float) -> tuple[Said, Chart]:
         plan = SavePlan(**values)
         return describe_saving(plan), draw_saving(plan)
 
-    controls = _controls()
+    controls = _controls(start)
     return panel(controls, update, "saving", title="How often should a training save?", more=list(controls)[4:],
                  code=saving_code)

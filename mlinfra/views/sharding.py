@@ -125,7 +125,7 @@ def _draw_course(drawing: Svg, moments: Sequence[Moment], moment: int) -> None:
         drawing.box(150 + 42 * i, base - height, 34, height, COLORS["forward"] if i == moment else PALE)
         if i in (moment, busiest): drawing.text(167 + 42 * i, base - height - 5, f"{one.bytes:.3g}", "middle", 11)
     drawing.line(150, base - 100, 150 + 42 * len(moments), base - 100, MUTED, "4 3")
-    drawing.text(144, base - 96, "16", "end", 11)
+    drawing.text(144, base - 96, "undivided: 16", "end", 11)
     drawing.text(144, base - 30, "bytes a rank holds", "end", 11)
     drawing.text(144, base - 16, "for each parameter", "end", 11)
     words = "moments of one step, from left to right; without activations and the vector that is sent"
@@ -156,7 +156,7 @@ def plot_curves(
         ax.plot(at[mib.index(max(mib))], peak, "o", ms=5, color=COLORS["wait"])
         ax.plot(100, after, "s", ms=5, color=INK, clip_on=False)
         starts = [0, *(100 * mark / (len(curve.bytes) - 1) for mark in curve.marks)]
-        for name, start in zip(("forward", "backward", "Adam"), starts if curve.marks else ()):
+        for name, start in zip(("forward", "backward", "update"), starts if curve.marks else ()):
             if start: ax.axvline(start, color=COLORS["other"], linewidth=0.8)
             ax.annotate(name, (start, 0), xytext=(3, 3), textcoords="offset points", fontsize=8)
         label(ax, title=f"{way}: most {peak:.2f} (dot), after {after:.2f} (square)").title.set_fontsize(9)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 # %% auto #0
-__all__ = ['plain_value']
+__all__ = ['plain_value', 'named_settings']
 
 # %% ../../../nbs/engine/base/plain_values.ipynb #512fd592
 _MOST, _DEEPEST = 64, 20  # values of an array that are written out; levels of values inside each other
@@ -28,6 +28,17 @@ def plain_value(
 ) -> Any:
     "The value as JSON holds it: numbers and truth values stay what they are, anything unknown becomes words."
     return _plain(value, 0)
+
+def named_settings(
+    config:Any,         # a mapping, a Namespace, or an instance of a dataclass; None: none
+) -> dict[str, Any]:    # name -> its value as it is
+    "The settings of a run by name. TypeError for what has no names."
+    if config is None: return {}
+    if isinstance(config, (SimpleNamespace, Namespace)): return dict(vars(config))
+    if hasattr(config, "keys"): return dict(config)
+    if isinstance(config, type) or not (names := _fields(config)):
+        raise TypeError(f"config must give each setting a name, as dict(lr=0.1) does, got {type(config).__name__}")
+    return {name: getattr(config, name) for name in names}
 
 def _plain(value: Any, level: int) -> Any:
     "The same, of a value that lies in `level` others."

@@ -73,7 +73,7 @@ class CheckpointFolder:
         keep:int=3,            # newest checkpoints that stay
         resume:bool=True,      # go on with what the root holds; False: it must hold nothing
     ):
-        self.root, self.keep, self.resume = Path(root), positive_int("keep", keep), resume
+        self.root, self.keep, self.resume = Path(root).absolute(), positive_int("keep", keep), resume
         self.saves: list[Saved] = []
         self.remarks: list[str] = []
         self.failure: tuple[int, Exception] | None = None  # the step that was not saved, and why

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..base.checks import boolean, one_of, positive_int
+from ..base.plain_values import named_settings, plain_value
 from ..train.history import add_remarks
 from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import RankStates
@@ -86,7 +87,7 @@ class Checkpointer:
         one_of("best", best, (None, "valid_loss", "loss", "accuracy", "metric"))
         higher = best == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
         self.best_metric = None if best is None else BestMetric(best, higher)
-        self.background, self.config, self.skip = boolean("background", background), dict(config or {}), skip
+        self.background, self.config, self.skip = boolean("background", background), named_settings(config), skip
         self.extra, self.override = dict(extra or {}), [override] if isinstance(override, str) else list(override)
         for name, thing in self.extra.items():
             if not has_state(thing):
@@ -94,6 +95,7 @@ class Checkpointer:
         self.saves, self.remarks = self.folder.saves, self.folder.remarks
         self.resumed_from: int | None = None
         self.best: Best | None = None
+        self._judged: dict[str, Any] | None = None  # by what the saved run told its best epoch
         self._soon = False
 
     # ---- what others call
@@ -176,13 +178,20 @@ class Checkpointer:
         self._position, self.resumed_from = run.open.__self__, state.step
         self._position.prepare = self._prepare
         self.folder.run_id, kept = identity["run"], identity["config"]
-        if identity["best"] is not None: self.best = Best(**identity["best"])
+        if identity["best"] is not None: self._take_best(Best(**identity["best"]), identity.get("best_metric"))
         self.config |= {name: kept[name] for name in settings.left & kept.keys() & self.config.keys()}  # what counts
-        changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}"
-                   for name in {**kept, **self.config}
-                   if name not in settings.override and kept.get(name) != self.config.get(name)]
+        then, now = ({name: repr(plain_value(value)) for name, value in one.items()} for one in (kept, self.config))
+        changed = [f"{name} {kept.get(name)!r} -> {self.config.get(name)!r}" for name in then | now
+                   if name not in settings.override and then.get(name) != now.get(name)]
         if changed: self.folder.remark(f"the settings are not those of the saved run: {', '.join(changed)}")
         add_remarks(run.history.remarks, self.remarks)
+
+    def _take_best(self, best: Best, metric: dict[str, Any] | None) -> None:
+        "The best epoch of the saved run, if it was told by the same figure."
+        now = self.best_metric and asdict(self.best_metric)
+        if now is None or metric in (None, now): self.best, self._judged = best, metric
+        else: self.folder.warn(f"the best epoch was told by {metric['name']}, and now it is by {now['name']}: the "
+                               "best one is looked for among the epochs that come")
 
     def _check_schedule(self, run: Any) -> None:
         try: check_schedule(run)
@@ -230,7 +239,10 @@ class Checkpointer:
         left = tuple(f"{path}." for path in but)
         kept = {part: {path: value for path, value in rows.items() if not f"{path}.".startswith(left)}
                 for part, rows in kept.items()}
-        if odd := held.load(kept, run.device):
+        odd = held.load(kept, run.device)
+        if held.exchanged:
+            self.folder.remark(f"the saved run's values count, and this one has others: {some(held.exchanged)}")
+        if odd:
             self.folder.warn(f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
 
     def _improved(self, run: Any) -> bool:
@@ -257,6 +269,7 @@ class Checkpointer:
                              "kind")
         identity = run_identity(run) | dict(
             run=self.folder.run_id, config=self.config, best=self.best and asdict(self.best),
+            best_metric=asdict(self.best_metric) if self.best_metric else self._judged,
             settings=self._settings.settings)
         return capture(run, self._copies, self._rows, dict(outside=outside, identity=identity))
 

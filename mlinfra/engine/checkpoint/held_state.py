@@ -11,6 +11,7 @@ import random
 import re
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -255,22 +256,32 @@ class HeldState:
         self.roots, self.known = roots, list(known)
         found = Found(roots, self.known)
         self._first = {path: mark(place.get()) for path, place in found.values.items()}
+        self._born = {path: _reference(place.get()) for path, place in found.values.items()}
         self.objects, self._paths = list(found.objects.values()), found.objects.keys()
         self.late: list[str] = []  # objects that are kept, and were made later than this
         self.large: list[str] = []  # values that changed, and are too large to be kept
         self.lost = found.lost | {path: why for path, one in found.objects.items() if (why := _why_not(one))}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
+        self.exchanged: list[str] = []  # buffers that the saved run never changed, and that were others here
+        self._note_buffers(found)
+
+    def _note_buffers(self, found: Found) -> None:
+        self._buffers = {path: _buffers_of(one) for path, one in found.objects.items()}
 
     def state(self) -> dict[str, Any]:
         "Generators, objects, and values that are not what they were at the beginning; tensors are the live ones."
         found = Found(self.roots, self.known)
         objects = {path: _state_of(one) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
+        for path, kept in objects.items():
+            same = _buffers_of(found.objects[path]).items() & self._buffers.get(path, {}).items()
+            if same: objects[path] = kept | dict(constant=sorted(name for name, _mark in same))
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
         for path, place in found.values.items():
             value = place.get()
             if _is_of_process(place.key, value) or path in self._first and self._first[path] == mark(value): continue
-            try: values[path] = [_packed(value), [place.parent, place.key, place.how]]
+            replaced = path in self._born and not _refers(self._born[path], value)
+            try: values[path] = [_packed(value), [place.parent, place.key, place.how], replaced]
             except ValueError: self.large.append(path)
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
                     values=values)
@@ -286,9 +297,12 @@ class HeldState:
             if name not in kept: continue
             here, there = getattr(found, name), kept[name]
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
-            for path in here.keys() & there.keys(): put(here[path], there[path])
-        for path, (value, where) in kept.get("values", {}).items():
-            try: _put(found.values.get(path) or _place(found, *where), value, device)
+            for path in here.keys() & there.keys():
+                if put is _load_object: self.exchanged += _exchanged(path, here[path], there[path])
+                put(here[path], there[path])
+        self._note_buffers(found)
+        for path, (value, where, *replaced) in kept.get("values", {}).items():
+            try: _put(found.values.get(path) or _place(found, *where), value, device, *replaced)
             except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
         return odd
 
@@ -298,6 +312,14 @@ def _is_of_process(key: Any, value: Any) -> bool:
     seconds = value / 1e9 if type(value) is int and value > 1e12 else value
     return type(seconds) is float and seconds % 1 != 0 and any(
         began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
+
+def _reference(value: Any) -> Any:
+    "What tells it from others as long as it lives, and keeps it not alive."
+    try: return weakref.ref(value)
+    except TypeError: return id(value)  # of a number or a list
+
+def _refers(reference: Any, value: Any) -> bool:
+    return reference == id(value) if isinstance(reference, int) else reference() is value
 
 def _packed(value: Any) -> Any:
     if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
@@ -310,14 +332,27 @@ def _place(found: Found, parent: str, key: Any, how: str) -> ValuePlace:
         owner = owner.__closure__[owner.__code__.co_freevars.index(key)]
     return ValuePlace(parent, owner, key, how)
 
-def _put(place: ValuePlace, value: Any, device: Any) -> None:
+def _put(place: ValuePlace, value: Any, device: Any, replaced: bool = False) -> None:
+    "Replace what the saved run had replaced: its memory may still be that of a weight, a sample or another value."
     try: now = place.get()
     except (AttributeError, LookupError, ValueError): now = None
-    new = merge(now, value, device)
+    new = merge(copy.deepcopy(now) if replaced and place.how != "fixed" else now, value, device)
     if new is not now and not (place.how == "fixed" and isinstance(new, tuple)): place.put(new)
 
 def _marks(module: nn.Module) -> list[int]: return [tensor._version for tensor in module.state_dict().values()
                                                     if isinstance(tensor, torch.Tensor) and not tensor.is_inference()]
+
+def _buffers_of(thing: Any) -> dict[str, tuple[int, int]]:
+    "Of a module: what tells whether a buffer has been changed or replaced since."
+    if not isinstance(thing, nn.Module): return {}
+    return {name: (id(one), 0 if one.is_inference() else one._version) for name, one in thing.named_buffers()}
+
+def _exchanged(path: str, thing: Any, kept: Any) -> list[str]:
+    "Buffers that were not changed in the saved run, as the weights of classes, and have other values here."
+    if not isinstance(thing, nn.Module): return []
+    now = thing.state_dict()
+    names = [name for name in kept.get("constant", ()) if name in now and name in kept["weights"]]
+    return [f"{path}.{name}" for name in names if not torch.equal(now[name].cpu(), kept["weights"][name].cpu())]
 
 def _state_of(thing: Any) -> Any:
     if isinstance(thing, nn.Module): return model_state(thing)

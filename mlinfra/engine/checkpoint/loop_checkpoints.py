@@ -152,12 +152,14 @@ class LoopCheckpoints(LoopEvents):
                 raise ValueError(f"step {state.step:,} was saved with the {what} {', '.join(before) or 'none'}, and "
                                  f"here are {', '.join(now) or 'none'}")
         check_weights(model, kept["model"], state.step)
-        for name, one in self._optimizers.items(): check_optimizer_state(one, kept["optimizers"][name], state.step)
+        named = dict(unwrap_model(model).named_parameters())
+        for name, one in self._optimizers.items():
+            check_optimizer_state(one, kept["optimizers"][name], state.step, named)
         rates = dict(scheduler=dict(schedulers=[kept["more"][name] for name in self._rates]))
         rest, words = self._settings.decide(rates | dict(optimizer=kept["optimizers"]["optimizer"]),
                                             kept["identity"].get("settings"))
         load_model(model, kept["model"])
-        for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name])
+        for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name], named)
         for name, part in self._others():
             if name not in self._rates or rest: part.load_state_dict(kept["more"][name])
         self._settings.apply()
@@ -230,7 +232,7 @@ class LoopCheckpoints(LoopEvents):
             groups.append(plain | dict(params=[number + i for i in range(len(names))]))
             state |= {number + i: dict(found[one]) for i, one in enumerate(names) if one in found}
             number += len(names)
-        return dict(kind=type(optimizer).__name__, state=state, groups=groups)
+        return dict(kind=type(optimizer).__name__, state=state, groups=groups, names=self._names[name])
 
 def _parameter_names(name: str, optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
     "The names of an optimizer's parameters, by group."

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,14 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ..base.state_dicts import load_tensors
 from .state_trees import map_tree
 from ..train.optimizer_setup import CompositeOptimizer, hooked_optimizers
 
 # %% auto #0
 __all__ = ['GENERATORS', 'unwrap_model', 'plain_names', 'named_weights', 'more_buffers', 'model_state', 'fit_names', 'load_model',
-           'whole_optimizer', 'optimizer_state', 'load_optimizer_state', 'generator_state', 'set_generator_state',
-           'random_states', 'set_random_states']
+           'whole_optimizer', 'optimizer_state', 'saved_places', 'load_optimizer_state', 'generator_state',
+           'set_generator_state', 'random_states', 'set_random_states']
 
 # %% ../../../nbs/engine/checkpoint/object_state.ipynb #0b570005
 def unwrap_model(
@@ -86,7 +89,7 @@ def load_model(
 ) -> None:
     "Put weights and buffers back."
     plain, weights = plain_names(model), fit_names(kept["weights"], named_weights(model))
-    model.load_state_dict({name: weights[plain(name)] for name in model.state_dict()})
+    load_tensors(model, {name: weights[plain(name)] for name in model.state_dict()})
     inner = unwrap_model(model)
     owners = dict(inner.named_modules())
     for name, value in kept["buffers"].items():
@@ -122,6 +125,24 @@ def optimizer_state(
     return dict(kind=type(optimizer).__name__, state=state["state"], groups=state["param_groups"], names=names,
                 outside=outside)
 
+def saved_places(
+    optimizer:Any,
+    kept:dict[str, Any],                # from `optimizer_state`
+    named:Mapping[str, Any],            # the model's parameters
+) -> list[list[int]]:                   # by group: where each parameter was, as a set gives them in any order
+    "Parameters are found again by their names, where these are known. ValueError where a group has another's."
+    own = {id(p): name for name, p in named.items()}
+    now = [[own.get(id(p), "") for p in group["params"]] for group in optimizer.param_groups]
+    before = kept.get("names", now)[:len(now)]
+    if Counter(chain(*before)) != Counter(chain(*now)): before = now
+    for n, (then, here) in enumerate(zip(before, now)):
+        if others := [name for name in here if name not in then]: raise ValueError(
+            f"group {n} of the optimizer trained {then[0]} and others, and now it trains {others[0]}, which another "
+            "group had: pass the groups in the order that they had")
+    orders = [(sorted(range(len(here)), key=here.__getitem__), sorted(range(len(here)), key=then.__getitem__))
+              for then, here in zip(before, now)]
+    return [[place for _, place in sorted(zip(*order))] for order in orders]
+
 def load_optimizer_state(
     optimizer:Any,
     kept:dict[str, Any],                # from `optimizer_state`
@@ -131,12 +152,14 @@ def load_optimizer_state(
     optimizer, groups = whole_optimizer(optimizer), copy.deepcopy(kept["groups"])
     for group, names in zip(groups[len(optimizer.param_groups):], kept.get("names", [])[len(optimizer.param_groups):]):
         optimizer.add_param_group(group | dict(params=[named[name] for name in names]))
+    for group, places in zip(groups, saved_places(optimizer, kept, named)):
+        group |= {name: [group[name][n] for n in places] for name in ("params", "param_names") if name in group}
     state = map_tree(kept["state"], lambda _path, value: value.clone() if isinstance(value, torch.Tensor) else value)
     _load_in_place(optimizer, dict(state=state, param_groups=groups))
     held = [p for group in optimizer.param_groups for p in group["params"]]
-    for number, value in kept.get("outside", {}).items():
-        with torch.no_grad(): held[number].copy_(value)
     parameters = dict(zip((number for group in groups for number in group["params"]), held))
+    for number, value in kept.get("outside", {}).items():
+        with torch.no_grad(): parameters[number].copy_(value)
     for number, own in kept["state"].items():
         if number not in parameters or not isinstance(own, Mapping): continue
         live = optimizer.state[parameters[number]]

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
@@ -32,9 +32,18 @@ __all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderS
 def loader_shape(
     loader:Any,
 ) -> dict[str, Any]:
-    "What must be the same for a position to mean the same: batches, batch_size, samples, workers; None: unknown."
+    "What must be the same for a position to mean the same: batches, batch_size, samples, order; None: unknown."
     return dict(batches=_length(loader), batch_size=_number(getattr(loader, "batch_size", None)),
-                samples=_length(getattr(loader, "dataset", None)), workers=_number(getattr(loader, "num_workers", 0)))
+                samples=_length(getattr(loader, "dataset", None)), order=_order(loader),
+                workers=_number(getattr(loader, "num_workers", 0)))
+
+def _order(loader: Any) -> str | None:
+    "What draws the order, in words."
+    batches, drawn = getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
+    if drawn is None or batches is not None and type(batches) is not BatchSampler: drawn = batches
+    shuffle = getattr(loader if drawn is None else drawn, "shuffle", None)
+    words = [type(drawn).__name__] * (drawn is not None) + [f"shuffle={shuffle}"] * isinstance(shuffle, bool)
+    return ", ".join(words) or None
 
 def _length(thing: Any) -> int | None:
     try: return len(thing)
@@ -207,7 +216,8 @@ class LoaderState:
         self._kept, self._after, run.begun, run.open = kept, after, kept["steps"], self.open
 
     def _compare(self, run: Any, kept: dict[str, Any]) -> None:
-        now, before = loader_shape(run.loader), dict(kept["shape"])
+        now = loader_shape(run.loader)
+        before = dict(order=now["order"]) | kept["shape"]  # earlier versions did not keep it
         now["accumulation"], before["accumulation"] = run.accumulation, kept["accumulation"]
         other = [f"{name} {_shown(before[name])} -> {_shown(now[name])}" for name in now if now[name] != before[name]]
         if not other: return
@@ -294,4 +304,5 @@ def current_epoch(
     "The number of the epoch that has begun or is to begin."
     return history.epochs[-1].epoch + 1 if history.epochs else 0
 
-def _shown(value: int | None) -> str: return "unknown" if value is None else f"{value:,}"
+def _shown(value: int | str | None) -> str:
+    return "unknown" if value is None else value if isinstance(value, str) else f"{value:,}"

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from .held_state import some
 from ..train.observers import TrainingRun
@@ -25,6 +28,7 @@ OVERRIDES = ("scheduler", "next_epoch", "weights_only")  # beside the names of h
 _UNTOLD = {"params", "param_names", "initial_lr", "foreach", "fused", "capturable", "differentiable"}
 _COUNTERS = {"last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_step", "_is_initial", "num_bad_epochs",
              "best", "cooldown_counter", "base_lrs", "optimizer"}
+_BEGIN = dict(amsgrad="max_exp_avg_sq", centered="grad_avg", momentum="momentum_buffer")  # of Adam and RMSprop
 _MOMENTA = {"momentum", "betas"}  # a scheduler may drive them, too
 _DRIVEN = {"lr", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}  # by a scheduler
 
@@ -76,7 +80,7 @@ class ResumeSettings:
         paths = [path for path in {**kept, **self.now} if kept.get(path) != self.now.get(path)
                  and (path in kept and path in self.now or path.count(".") == 1)]
         self.taken = [path for path in paths if _name(path) in self.override]
-        left = [path for path in paths if _name(path) not in self.override]
+        left = [path for path in paths if _name(path) not in self.override and not self._follows(path, parts)]
         self.settings = {path: value for path, value in kept.items() if _name(path) not in self.override} | {
             path: value for path, value in self.now.items() if _name(path) in self.override}
         self._check(kept, left)
@@ -86,12 +90,33 @@ class ResumeSettings:
         if "weights_only" in self.override:
             for name in ("optimizer", "scheduler", "scaler", "random", "outside"): parts.pop(name, None)
         elif self._replays: parts.pop("scheduler", None)
-        words = []
+        words = [] if self._replays or "weights_only" in self.override else self._other_functions(parts)
         if left: words.append(f"the saved run's settings count: {self._listed(left, kept, 'not')}; override="
                               f"{sorted(set(map(_name, left)))} takes those of this run")
         if "weights_only" in self.override: words.append("by override, only the weights were put back")
         elif self.taken: words.append(f"by override this run's settings count: {self._listed(self.taken, kept, 'was')}")
         return parts, words
+
+    def _follows(self, path: str, parts: dict[str, Any]) -> bool:
+        "Whether a rate differs only because a schedule made it from the same initial rate."
+        _, number, *name = path.split(".")
+        groups = parts.get("optimizer", {}).get("groups", ())
+        if not path.startswith("groups.") or name != ["lr"] or int(number) >= min(len(groups), len(self._groups)):
+            return False
+        then, now = (one[int(number)].get("initial_lr") for one in (groups, self._groups))
+        return now is not None and then == now
+
+    def _other_functions(self, parts: dict[str, Any]) -> list[str]:
+        "What a LambdaLR makes of the place, where its functions are not the saved run's: no checkpoint keeps them."
+        found = []
+        for kept, one in zip(_own_states(parts.get("scheduler")), schedulers_of(self.run.scheduler)):
+            if type(one) is not LambdaLR or not kept.get("_last_lr"): continue
+            if not all(isinstance(function, (FunctionType, partial)) for function in one.lr_lambdas): continue
+            now = [rate * function(kept["last_epoch"]) for rate, function in zip(kept["base_lrs"], one.lr_lambdas)]
+            if not all(math.isclose(*rates, rel_tol=1e-6) for rates in zip(now, kept["_last_lr"])): found.append(
+                f"the schedule is this run's function, not the saved run's: after {kept['last_epoch']:,} calls of "
+                f"LambdaLR the learning rate was {kept['_last_lr'][0]:.4g}, and from here it follows {now[0]:.4g}")
+        return found
 
     def _from_state(self, parts: dict[str, Any]) -> dict[str, Any]:
         "The settings of a run that was saved without them: those of its groups and schedulers, else this run's."
@@ -135,10 +160,17 @@ class ResumeSettings:
             driven = _DRIVEN | (_MOMENTA if "max_momentum" in own else set())
             if self._replays: names |= driven & own.keys()
             group.update({name: own[name] for name in names})
+            for name in names & _BEGIN.keys(): self._begin(group, name)
         if not self._replays: return
         for number, one in enumerate(schedulers_of(self.run.scheduler)):
             default = self.run.iteration if self.run.interval == "step" else len(self.run.history.epochs)
             _replay(one, self._counts[number] if number < len(self._counts) else default)
+
+    def _begin(self, group: dict[str, Any], name: str) -> None:
+        "Zeros for what the optimizer keeps only where this setting is on: PyTorch makes them in the first step alone."
+        for p in group["params"] if group[name] else ():
+            own = self.run.optimizer.state.get(p, {})
+            if own.keys() & {"exp_avg_sq", "square_avg"}: own.setdefault(_BEGIN[name], torch.zeros_like(p))
 
 def _replay(scheduler: Any, steps: int) -> None:
     if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau): return
@@ -148,9 +180,11 @@ def _replay(scheduler: Any, steps: int) -> None:
 
 def _steps_of(part: Any) -> list[int]:
     "How often each saved scheduler had been stepped."
-    parts = part.get("schedulers", [part]) if isinstance(part, Mapping) else []
-    own = [one if "last_epoch" in one else (one.get("_schedulers") or [{}])[0] for one in parts]
+    own = [one if "last_epoch" in one else (one.get("_schedulers") or [{}])[0] for one in _own_states(part)]
     return [one["last_epoch"] for one in own if "last_epoch" in one]
+
+def _own_states(part: Any) -> list[dict[str, Any]]:
+    return part.get("schedulers", [part]) if isinstance(part, Mapping) else []
 
 def _words(path: str) -> str:
     words = path.split(".")

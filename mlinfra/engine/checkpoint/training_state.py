@@ -26,7 +26,7 @@ from .checkpoint_files import RankStates
 from .held_state import some
 from .object_state import (
     fit_names, load_model, load_optimizer_state, model_state, named_weights, optimizer_state, plain_names,
-    random_states, set_random_states, unwrap_model)
+    random_states, saved_places, set_random_states, unwrap_model)
 from .resumable_loader import LoaderState, current_epoch, loader_shape
 from .state_trees import WEIGHTS, HostCopies, State, copy_to_host, is_sharded
 from ..dist.process_group import rank_and_world_size
@@ -158,6 +158,7 @@ def check_optimizer_state(
     optimizer:torch.optim.Optimizer,
     kept:dict[str, Any],  # from `live_parts`
     step:int,             # at which it was saved
+    named:Mapping[str, Any]={},  # the model's parameters
 ) -> None:
     "ValueError unless the saved state is of such an optimizer."
     kind, sizes = type(optimizer).__name__, [len(group["params"]) for group in optimizer.param_groups]
@@ -169,6 +170,10 @@ def check_optimizer_state(
     if before != sizes and not (known and before[:len(sizes)] == sizes):
         raise ValueError(f"the optimizer has changed since step {step:,} was saved: it had parameter groups of "
                          f"{before} tensors and has {sizes}")
+    for n, places in enumerate(saved_places(optimizer, kept, named)):
+        if places != sorted(places) and any(map(is_sharded, optimizer.param_groups[n]["params"])): raise ValueError(
+            f"group {n} of the optimizer has its parameters in another order than when step {step:,} was saved: "
+            "parts of shards are found by their places, so give them in the order of model.parameters()")
 
 # %% ../../../nbs/engine/checkpoint/training_state.ipynb #c0d0c019
 def restore(
@@ -180,20 +185,21 @@ def restore(
     "Put everything back: the next step is the one that would have come. ValueError before anything is changed."
     parts = state.parts
     if "model" in parts: check_weights(run.model, parts["model"], state.step)
-    if "optimizer" in parts: check_optimizer_state(run.optimizer, parts["optimizer"], state.step)
+    names = parameter_names(run.model)
+    named = {names[id(p)]: p for p in run.model.parameters()}
+    if "optimizer" in parts: check_optimizer_state(run.optimizer, parts["optimizer"], state.step, named)
     position, end = LoaderState(skip), current_epoch(run.history) + run.epochs
     if "loader" in parts: position.load(run, _between(run, parts["loader"]) if next_epoch else parts["loader"],
                                         parts.get("random"))
     else: run.open = position.open
     if "model" in parts: load_model(run.model, parts["model"])
-    names = parameter_names(run.model)
-    if "optimizer" in parts:
-        named = {names[id(p)]: p for p in run.model.parameters()}
-        load_optimizer_state(run.optimizer, parts["optimizer"], named)
+    if "optimizer" in parts: load_optimizer_state(run.optimizer, parts["optimizer"], named)
     _load_rates(run, parts)
     if "history" in parts: _load_history(run, parts["history"])
     cut = _end_epoch(run.history) if next_epoch else ""
-    run.iteration, run.epochs = state.step, max(0, end - current_epoch(run.history))
+    run.iteration, planned = state.step, run.epochs
+    run.epochs = max(0, end - current_epoch(run.history))
+    run.past = planned - run.epochs
     run.begun = min(run.begun, len(run.history.steps))
     remarks = [cut] * bool(cut) + (set_random_states(parts["random"]) if "random" in parts else [])
     remarks += position.remarks + _other_place(run, parts.get("identity", {}))

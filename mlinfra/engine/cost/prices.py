@@ -31,9 +31,13 @@ def read_rows(
     "The rows of a table; ValueError where a column or a cell is missing."
     where = files("mlinfra").joinpath(own) if path is None else Path(path)
     name, columns = os.fspath(path) if path is not None else own, tuple(columns)
-    lines = csv.DictReader(where.read_text(encoding="utf-8").splitlines())
+    try: text = where.read_text(encoding="utf-8-sig")  # spreadsheets write a mark before it
+    except UnicodeDecodeError as error: raise ValueError(
+        f"{name} must be in UTF-8, with a comma between the cells: {error}") from error
+    lines = csv.DictReader(text.splitlines())
     missing = [column for column in columns if column not in (lines.fieldnames or ())]
-    if missing: raise ValueError(f"{name} must have the columns {', '.join(columns)}; there is no {missing[0]}")
+    if missing: raise ValueError(f"{name} must have the columns {', '.join(columns)}; there is no "
+                                 f"{missing[0]} in its first line, {text.strip().partition(chr(10))[0][:80]!r}")
     found = []
     for row in lines:
         place = f"{name}, line {lines.line_num}"

@@ -16,7 +16,7 @@ from torch import nn
 from ..base.checks import boolean, whole_number
 
 # %% auto #0
-__all__ = ['Sizes', 'ExampleInputs', 'example_inputs', 'other_sizes']
+__all__ = ['Sizes', 'ExampleInputs', 'example_inputs', 'other_sizes', 'beyond_ranges']
 
 # %% ../../../nbs/engine/export/example_inputs.ipynb #x593c206
 Sizes = Iterable[int] | Mapping[str, Mapping[int, str]]  # (2, 3), or name of an input -> dimension -> name of the size
@@ -153,3 +153,17 @@ def other_sizes(
     yield {name: size + 1 for name, size in further.items()}
     yield {name: max(2, size // 2) for name, size in further.items()}
     if len(further) > 1: yield {next(iter(further)): 2 * next(iter(further.values()))}
+
+def beyond_ranges(
+    inputs:ExampleInputs,
+    program:torch.export.ExportedProgram|None,  # that was made of a model with these inputs; None: nothing is known
+) -> Iterator[tuple[str, int, str]]:            # name of a size, the first value beyond, and the range in words
+    "Of each size that may vary, the ends of the range within which the model goes the way that the program holds."
+    shapes = {} if program is None else {node.name: node.meta["val"].shape for node in program.graph.nodes
+                                         if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")}
+    symbols = {name: getattr(getattr(shapes[place][dim], "node", None), "expr", None)
+               for place, vary in zip(inputs.names, inputs.vary) if place in shapes for dim, name in vary.items()}
+    for name, symbol in symbols.items():
+        if (held := program.range_constraints.get(symbol)) is None: continue
+        if held.upper < 2**31: yield name, int(held.upper) + 1, f"of up to {int(held.upper):,}"
+        if int(held.lower) > 2: yield name, int(held.lower) - 1, f"of {int(held.lower):,} or more"

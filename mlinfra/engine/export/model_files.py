@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ..base.checks import positive_int, positive_ints
+from ..base.state_dicts import load_tensors
 from ..base.user_factory import load_factory
 from ..checkpoint.checkpoint_files import RankStates, latest
 from ..checkpoint.weight_files import (
@@ -30,7 +31,7 @@ __all__ = ['OURS', 'OpenedModel', 'model_of_weights', 'open_model']
 def _filled(model: nn.Module, weights: Mapping[str, torch.Tensor], source: Any) -> nn.Module:
     if words := model_changes(dict(weights), unwrap_model(model).state_dict()):
         raise ValueError(f"{source} does not fit the model: {words}")
-    unwrap_model(model).load_state_dict(weights)
+    load_tensors(unwrap_model(model), weights)
     return model
 
 # %% ../../../nbs/engine/export/model_files.ipynb #ef22a009

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..base.checks import positive_float
 
 # %% auto #0
-__all__ = ['SHARE', 'output_tensors', 'slow_path', 'OutputDifference', 'compare_output', 'spacing']
+__all__ = ['SHARE', 'output_tensors', 'slow_path', 'evaluating', 'OutputDifference', 'compare_output', 'spacing']
 
 # %% ../../../nbs/engine/export/onnx_comparison.ipynb #xe1ddaf4
 def output_tensors(
@@ -43,6 +44,24 @@ def slow_path() -> Iterator[None]:
     torch.backends.mha.set_fastpath_enabled(False)
     try: yield
     finally: torch.backends.mha.set_fastpath_enabled(before)
+
+@contextlib.contextmanager
+def evaluating(
+    model:nn.Module,
+) -> Iterator[nn.Module]:
+    "Within the block every layer is in eval mode; afterwards each is as it was, what it counts in buffers included."
+    modes = {module: module.training for module in model.modules()}
+    held = {module: dict(module._buffers) for module in modes}
+    values = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    model.eval()
+    try: yield model
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+            module._buffers.update(held[module])
+        with torch.no_grad():
+            for buffer, value in values:
+                if not torch.equal(buffer, value): buffer.copy_(value)
 
 # %% ../../../nbs/engine/export/onnx_comparison.ipynb #x2ce0093
 @dataclass(frozen=True)

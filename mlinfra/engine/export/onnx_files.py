@@ -28,14 +28,15 @@ from ..base.sample_statistics import median
 from ..base.store import writing
 from ..base.text import count_text
 from ..checkpoint.object_state import unwrap_model
-from .example_inputs import ExampleInputs, Sizes, example_inputs, other_sizes
+from .example_inputs import (
+    ExampleInputs, Sizes, beyond_ranges, example_inputs, other_sizes)
 from .onnx_comparison import (
-    OutputDifference, compare_output, output_tensors, slow_path, spacing)
+    OutputDifference, compare_output, evaluating, output_tensors, slow_path, spacing)
 from .onnx_data_files import data_files, folder_beside, name_data_apart, put_in_place
 
 # %% auto #0
-__all__ = ['providers', 'OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'export_onnx', 'evaluating',
-           'quietly', 'why_not', 'operator_seconds']
+__all__ = ['providers', 'OnnxModel', 'load_onnx', 'takes_bytes', 'as_taken', 'needs', 'OnnxFile', 'export_onnx', 'quietly',
+           'why_not', 'operator_seconds']
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b005
 _DTYPES = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16,
@@ -259,6 +260,7 @@ def export_onnx(
         program = _exported(module, _traced(inputs))
         with folder_beside(path) as building:
             outputs = _written(program, module, building / path.name, wanted)
+            _check_turns(program, module, inputs, building / path.name)
             put_in_place(building, path)
     written, sizes = load_onnx(path), [case.sizes for case, _ in wanted]
     batches = [size.get("batch", len(inputs.tensors[0])) for size in sizes]
@@ -269,17 +271,6 @@ def export_onnx(
                     tuple(filter(None, dict.fromkeys(others))))
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b009
-@contextlib.contextmanager
-def evaluating(
-    model:nn.Module,
-) -> Iterator[nn.Module]:
-    "Within the block every layer is in eval mode; afterwards each is as it was."
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try: yield model
-    finally:
-        for module, mode in modes.items(): module.training = mode
-
 _Cases = list[tuple[ExampleInputs, tuple[torch.Tensor, ...]]]  # inputs, and what PyTorch says of them
 
 def _answers(model: nn.Module, inputs: ExampleInputs) -> _Cases:
@@ -335,6 +326,8 @@ def _exported(model: nn.Module, inputs: ExampleInputs) -> Any:
                                      dynamic_shapes=inputs.dynamic_shapes(), verbose=False)
     except Exception as error: raise ValueError(f"this model cannot be exported: {why_not(error)}") from error
 
+_FIX = "export with dynamic_batch=False, or leave that dimension out of dynamic"
+
 def why_not(
     error:BaseException,  # of torch.export or torch.onnx.export
 ) -> str:
@@ -349,8 +342,7 @@ def why_not(
         return (f"what it does next depends on the values of its input{_line(words)}, and a file holds one "
                 "fixed sequence of operators: use torch.where, or torch.cond with both branches")
     if any(text in words for text in ("ConstraintViolation", "Constraints violated", "specialized to be a constant")):
-        return ("it has fixed the batch size or another that is to vary, as with a number in a reshape: export with "
-                "dynamic_batch=False, or leave that dimension out of dynamic")
+        return f"it has fixed the batch size or another that is to vary, as with a number in a reshape: {_FIX}"
     return f"{_first_line(chain[-1])}{_line(words)}"
 
 def _line(words: str) -> str:
@@ -369,7 +361,10 @@ def _written(program: Any, model: nn.Module, path: Path, wanted: _Cases) -> tupl
     held = sum(value.const_value.nbytes for value in program.model.graph.initializers.values())
     with writing(path), quietly(): program.save(path, external_data=held > _ONE_FILE)
     name_data_apart(path)
-    onnx.checker.check_model(path, full_check=True)
+    try: onnx.checker.check_model(path, full_check=True)
+    except Exception as error:  # of its several classes
+        raise ValueError(f"PyTorch's exporter has written a file that is not valid ONNX: {_first_line(error)}"
+                         ) from error
     weights = [*model.parameters(), *model.buffers()]
     found = [difference for provider in providers() for difference in _compared(path, provider, wanted, weights)]
     if wrong := next((difference for difference in found if difference.words), None): raise ValueError(
@@ -380,8 +375,11 @@ def _written(program: Any, model: nn.Module, path: Path, wanted: _Cases) -> tupl
 def _compared(path: Path, provider: str, wanted: _Cases, weights: Sequence[torch.Tensor]) -> list[OutputDifference]:
     "Each output by one provider; none where it cannot be started here."
     try: runs = load_onnx(path, provider=provider)
-    except ValueError:
-        if provider == "CPU": raise
+    except ValueError as error:
+        if provider == "CPU": raise ValueError(
+            f"onnxruntime cannot run the exported file: {_ort_words(error.__cause__ or error)}"
+            + ("; it has few operators in bfloat16: export model.float()" if torch.bfloat16 in
+               {weight.dtype for weight in weights} else "")) from error
         return []  # onnxruntime was built with it, and the device or its libraries are missing
     answers = [_run(runs, inputs) for inputs, _ in wanted]
     for (inputs, theirs), ours in zip(wanted, answers):
@@ -392,6 +390,24 @@ def _compared(path: Path, provider: str, wanted: _Cases, weights: Sequence[torch
     eps = spacing([*weights, *wanted[0][1]], provider)
     return [compare_output(name, provider, [(ours[at], theirs[at]) for ours, (_, theirs) in zip(answers, wanted)], eps)
             for at, name in enumerate(runs.output_names)]
+
+_MOST_BYTES = 2**26  # of inputs that are made only to look beyond a range
+
+def _check_turns(program: Any, model: nn.Module, inputs: ExampleInputs, path: Path) -> None:
+    """An `if` on a size is no part of the file, and the exporter notes up to where its own way holds: compare just
+    beyond. What PyTorch or the file refuses there is no silent error, and is let be."""
+    for name, size, held in beyond_ranges(inputs, program.exported_program):
+        tried = inputs.resized(**{name: size})
+        if sum(tensor.nbytes for tensor in tried.tensors) > _MOST_BYTES: continue
+        try:
+            wanted = [(tried, _answer(model, tried))]
+            _run(load_onnx(path), tried)
+        except ValueError: continue
+        found = _compared(path, "CPU", wanted, [*model.parameters(), *model.buffers()])
+        if wrong := next((difference for difference in found if difference.words), None): raise ValueError(
+            f"the exported file does what the model does for a {name} {held} only: for one of {size:,}, output "
+            f"{wrong.name} differs by {wrong.largest_difference:.3g}. An `if` on a size is no part of the file: write "
+            f"it with torch.cond or torch.where, or {_FIX}")
 
 def _why_else(model: nn.Module, wanted: _Cases) -> str:
     "Whether PyTorch itself says something else when it is asked again."
@@ -404,7 +420,7 @@ def _run(runs: OnnxModel, inputs: ExampleInputs) -> tuple[torch.Tensor, ...]:
     try: return output_tensors(runs(*inputs.tensors))
     except Exception as error:  # onnxruntime's errors have no common class
         raise ValueError(f"the exported file does not take a batch of {_forms(inputs)}: {_ort_words(error)}; the model "
-                         "has fixed the batch size: export with dynamic_batch=False") from error
+                         f"has fixed the batch size or another that is to vary: {_FIX}") from error
 
 
 # %% ../../../nbs/engine/export/onnx_files.ipynb #ef22b027

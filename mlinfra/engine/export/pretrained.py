@@ -25,7 +25,8 @@ from torch.nn import functional as F
 from ...data import to_float
 from ..base.checks import one_of, positive_float, positive_int
 from .fine_tuning import head_layers, new_head
-from .onnx_files import evaluating, needs
+from .onnx_comparison import evaluating
+from .onnx_files import needs
 from .variants import images_and_labels
 
 # %% auto #0
@@ -284,7 +285,7 @@ def _transformers_config(name: str, options: dict[str, Any]) -> Any:
 class Features:
     "A description of each image."
     values:torch.Tensor  # images x numbers
-    labels:torch.Tensor  # int64
+    labels:torch.Tensor  # int64, unless they are no whole numbers
 
 def features(
     model:nn.Module,                                            # stays as it is

@@ -62,8 +62,9 @@ def unpack(
 ) -> torch.Tensor:           # int8
     "The numbers again."
     each, half = 8 // one_of("bits", bits, BITS), 2**(bits - 1)
-    row = torch.stack([(packed >> (bits * place)) & (2 * half - 1) for place in range(each)], 1).flatten()
-    return (row[:torch.Size(shape).numel()].to(torch.int16) - half).to(torch.int8).view(*shape)
+    wide = packed.to(torch.int16)  # PyTorch's exporter to ONNX cannot shift a uint8
+    row = torch.stack([(wide >> (bits * place)) & (2 * half - 1) for place in range(each)], 1).flatten()
+    return (row[:torch.Size(shape).numel()] - half).to(torch.int8).view(*shape)
 
 # %% ../../../nbs/engine/export/quantize.ipynb #ef22c011
 class _Quantized(nn.Module):
@@ -181,16 +182,29 @@ def _is_large(path: Path) -> bool:
     "Whether the weights are in files beside: with 2 GB and more there is no other way."
     return bool(data_files(path))
 
+def _kinds(path: Path) -> set[str]:
+    "The kinds of operators in a file."
+    import onnx
+    return {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+
+def _whole_numbered(kinds: set[str]) -> bool:
+    return any("Quantize" in kind or "QLinear" in kind or "Integer" in kind for kind in kinds)
+
 def _quantized(source: Any, path: Any, work: Any, threads: int | None) -> OnnxModel:
     "What `work(prepared file, file to write, whether weights go beside)` makes, in place once it runs."
     needs("onnx", "onnxruntime", "sympy")
     found, path = _path_of(source), Path(path)
+    if _whole_numbered(kinds := _kinds(found)): raise ValueError(
+        f"{found} is quantised already: quantise the file in floats that it was made from")
     with folder_beside(path) as building:
         between = building / "between"
         between.mkdir()
         with quietly(): work(_prepared(found, between), os.fspath(building / path.name), _is_large(found))
         shutil.rmtree(between)
         name_data_apart(building / path.name)
+        if not _whole_numbered(_kinds(building / path.name)): raise ValueError(
+            f"nothing of {found} was quantised: onnxruntime does so with products and convolutions of float32 with "
+            f"fixed weights, of the kinds that were asked for, and the file holds {', '.join(sorted(kinds)) or 'none'}")
         load_onnx(building / path.name, 1)
         put_in_place(building, path)
     return load_onnx(path, threads)
@@ -242,6 +256,8 @@ def _parts(model: OnnxModel, calibration: Any) -> Iterator[dict[str, torch.Tenso
         for put, tensor in placed:
             if not isinstance(tensor, torch.Tensor): raise ValueError(
                 f"calibration must be a tensor or batches, got a {type(tensor).__name__} for {put.name}")
+            if not tensor.isfinite().all(): raise ValueError(
+                f"calibration must hold finite numbers, for ranges are measured on it: {put.name} has NaN or infinity")
         fed = {put.name: as_taken(model, tensor) if put is model.inputs[0] else tensor for put, tensor in placed}
         lengths = {len(tensor) if tensor.ndim else 0 for tensor in fed.values()}
         if len(lengths) > 1: raise ValueError(

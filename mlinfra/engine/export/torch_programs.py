@@ -18,8 +18,8 @@ from torch import nn
 from ..base.store import write_whole
 from ..checkpoint.object_state import unwrap_model
 from .example_inputs import Sizes, example_inputs
-from .onnx_comparison import slow_path
-from .onnx_files import evaluating, quietly, why_not
+from .onnx_comparison import evaluating, slow_path
+from .onnx_files import quietly, why_not
 
 # %% auto #0
 __all__ = ['ProgramFile', 'export_program']

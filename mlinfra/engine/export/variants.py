@@ -16,6 +16,7 @@ from torch import nn
 from ..base.checks import one_of, positive_int, positive_ints
 from ..base.sample_statistics import median, percentile
 from ..base.timing import interleave
+from ...data import as_tensors
 from .onnx_files import as_taken
 from .quantize import model_bytes
 
@@ -32,14 +33,18 @@ Answer = Callable[[torch.Tensor], torch.Tensor]  # scores for a batch
 def images_and_labels(
     data:Any,               # a data set of (image, label), such as `mnist(train=False)`
     samples:int|None=None,  # only the first n; None: all
-) -> tuple[torch.Tensor, torch.Tensor]:  # as they are stored; int64
+) -> tuple[torch.Tensor, torch.Tensor]:  # as they are stored; int64, unless the labels are no whole numbers
     "The data set as two tensors."
     if not hasattr(data, "__len__") or not len(data):
         raise ValueError(f"data must be a data set of (image, label), at least one of them, got {data!r:.80}")
     count = len(data) if samples is None else min(positive_int("samples", samples), len(data))
-    if hasattr(data, "tensors"): return tuple(part[:count] for part in data.tensors)
-    images, labels = zip(*(data[i] for i in range(count)))
-    return torch.stack([torch.as_tensor(image) for image in images]), torch.tensor([int(label) for label in labels])
+    try: parts = tuple(part[:count] for part in as_tensors(data))
+    except TypeError:
+        parts = tuple(torch.stack([*map(torch.as_tensor, part)]) for part in zip(*(data[i] for i in range(count))))
+    if len(parts) != 2: raise ValueError(f"data must hold samples of (image, label), got one of {len(parts)} parts")
+    images, labels = parts
+    labels = labels.flatten() if labels.numel() == count else labels
+    return images, labels if labels.is_floating_point() else labels.long()
 
 def answering(
     variant:nn.Module|Answer,  # a module, an OnnxModel, a Predictor, any function
@@ -77,8 +82,23 @@ def _repeat(answer: Answer, batch: torch.Tensor, calls: int) -> None:
     for _ in range(calls): answer(batch)
 
 def _row(name: str, scores: torch.Tensor, wanted: torch.Tensor, labels: torch.Tensor, size: float) -> dict[str, Any]:
-    accuracy = (scores.argmax(1) == labels).double().mean().item()
-    return dict(variant=name, bytes=size, accuracy=accuracy, largest_difference=(scores - wanted).abs().max().item())
+    _check_scores(name, scores, wanted, labels)
+    right = (scores.argmax(1) == labels) & ~scores.isnan().any(1)
+    return dict(variant=name, bytes=size, accuracy=right.double().mean().item(),
+                largest_difference=(scores - wanted).abs().max().item())
+
+def _check_scores(name: str, scores: torch.Tensor, wanted: torch.Tensor, labels: torch.Tensor) -> None:
+    "ValueError where there is no accuracy, since the scores or the labels are none of classes."
+    if labels.ndim != 1 or labels.is_floating_point(): raise ValueError(
+        f"data must have a whole number as the label of each image, got labels of {_shape_text(labels)}")
+    if scores.ndim != 2 or scores.shape[1] < 2 or scores.shape != wanted.shape: raise ValueError(
+        f"{name} must give each image a score for each class, at least two and as many as the reference, got "
+        f"{_shape_text(scores)} beside {_shape_text(wanted)}")
+    if (highest := int(labels.max())) >= scores.shape[1]: raise ValueError(
+        f"the labels of data go up to {highest:,}, and {name} has scores for {scores.shape[1]:,} classes")
+
+def _shape_text(tensor: torch.Tensor) -> str:
+    return f"{' x '.join(map(str, tensor.shape))} ({str(tensor.dtype).removeprefix('torch.')})"
 
 def _size(variant: Any) -> float:
     "Bytes of a variant; NaN where it does not say."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -375,7 +375,9 @@ class RankModel(nn.Module):
 
     def state_dict(self, *args: Any, **kw: Any) -> dict[str, torch.Tensor]:
         "Whole weights by the plain model's names: all ranks must call it together."
-        return dict(self._loop.strategy.weights())
+        whole = OrderedDict(self._loop.strategy.weights())
+        whole._metadata = getattr(self._loop.strategy.model.state_dict(), "_metadata", {})  # versions of the layers
+        return whole
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor], *args: Any, **kw: Any) -> None:
         "Take the weights of a plain model."

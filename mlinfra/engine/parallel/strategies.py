@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..base.checks import positive_float
+from ..base.state_dicts import load_tensors
 from ..train.batches import to_device
 from ..dist.gradient_average import GradientAverage
 from ..dist.process_group import rank_and_world_size
@@ -121,7 +122,7 @@ class ParallelStrategy:
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         "Load whole weights, as `weights` gives them."
         own = {plain_name(name): name for name in self.model.state_dict()}
-        self.model.load_state_dict({own.get(plain_name(name), name): tensor for name, tensor in state.items()})
+        load_tensors(self.model, {own.get(plain_name(name), name): tensor for name, tensor in state.items()})
 
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..base.plain_values import named_settings
 from .watch import OwnedHook, Watch, count_samples
 
 # %% auto #0
@@ -148,7 +149,7 @@ class _FrameworkWatch:
         return self.watched.findings if self.watched else []
 
     def _open(self, config: dict[str, Any], done: int, *trained: Any, told: bool = False, also: Any = ()) -> None:
-        how = dict(first_step=done) | self.how | dict(config=config | dict(self.how.get("config") or {}))
+        how = dict(first_step=done) | self.how | dict(config=config | named_settings(self.how.get("config")))
         how["rules"] = [*how.get("rules", ()), *also]
         self.watched, self._goes_on = LoopWatch(self.folder, *trained, told=told, **how).__enter__(), True
 
@@ -187,7 +188,7 @@ class LightningWatch(_FrameworkWatch):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
-                      accumulation=trainer.accumulate_grad_batches, device=str(pl_module.device))
+                      accumulate_grad_batches=trainer.accumulate_grad_batches, device=str(pl_module.device))
         done = trainer.fit_loop.epoch_loop.batch_progress.total.ready  # before a checkpoint was loaded
         self._open(config, done, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
@@ -213,7 +214,7 @@ class LightningWatch(_FrameworkWatch):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         "Keep the step, and its loss where the module tells it."
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        if loss is not None: self.watched.loss(loss)
+        if loss is not None: self.watched.loss(loss * trainer.accumulate_grad_batches)  # Lightning has divided it
         self.watched.end_step()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ..base.checks import positive_float, positive_int
+from ..base.plain_values import named_settings
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
 from .rank_records import RankRecords
@@ -323,7 +324,7 @@ class Monitor(Observer):
         config:Mapping[str, Any]|None=None,  # more settings to be kept
     ):
         self.every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
-        self.folder, self.config, self._recorder = folder, dict(config or {}), None
+        self.folder, self.config, self._recorder = folder, named_settings(config), None
 
     @property
     def findings(self) -> list[Any]:
@@ -341,8 +342,9 @@ class Monitor(Observer):
 
     def on_start(self, run: TrainingRun) -> None:
         "Open the folder."
+        planned = replace(run, epochs=run.past + run.epochs)
         settings = training_settings(run.model, [run.optimizer]) | dict(
-            epochs=run.epochs, iterations=run.iterations, accumulation=run.accumulation, device=str(run.device),
+            epochs=planned.epochs, iterations=planned.iterations, accumulation=run.accumulation, device=str(run.device),
             precision=run.precision, threads=torch.get_num_threads(), loader=loader_settings(run.loader))
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)

@@ -87,7 +87,7 @@ class RunWriter:
         config:Mapping[str, Any]|None=None,  # settings of the run, as `plain_value` writes them
         limit_bytes:int=64 << 20,            # of each of the two files; beyond it, they are thinned
     ):
-        self.folder, self.limit = Path(folder or "."), positive_int("limit_bytes", limit_bytes)
+        self.folder, self.limit = Path(folder or ".").absolute(), positive_int("limit_bytes", limit_bytes)
         self.rank = nonnegative_int("rank", int(os.environ.get("RANK", 0)) if rank is None else rank)
         self.world_size = positive_int(
             "world_size", int(os.environ.get("WORLD_SIZE", self.rank + 1)) if world_size is None else world_size)

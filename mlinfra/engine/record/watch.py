@@ -19,6 +19,7 @@ from torch import nn
 
 from ..base.checks import nonnegative_int, positive_float, positive_int
 from ..base.host_copy import HostCopy
+from ..base.plain_values import named_settings
 from .loss_methods import LossMethods
 from .recorder import Recorder, check_listeners, findings_of, training_settings
 from .run_folder import PARTS, STEP_PARTS, StepRecord
@@ -113,7 +114,7 @@ class Watch:
                 raise ValueError(f"optimizer must be one of torch.optim or hold one, got {type(one).__name__}")
         optimizers = [inner for one in optimizers for inner in hooked_optimizers(one)]
         every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
-        settings = dict(threads=torch.get_num_threads()) | training_settings(model, optimizers) | dict(config or {})
+        settings = dict(threads=torch.get_num_threads()) | training_settings(model, optimizers) | named_settings(config)
         self._make = lambda: Recorder(folder, every_seconds, self.rules, settings)
         self._model, self._optimizers = model, optimizers
         self._recorder, self._handles, self._waiting = None, [], deque()
@@ -390,6 +391,8 @@ class Watch:
         value:torch.Tensor|float,  # of this step; a tensor on a GPU is read when it is there
     ) -> None:
         "Tell the loss of this step."
+        if not hasattr(value, "__float__") or getattr(value, "is_complex", bool)():
+            raise TypeError(f"loss must be a number or a tensor of real numbers, got {value!r:.60}")
         for look in self._recorder.looks: look.loss(value)
         known = _on_its_way(value) if isinstance(value, torch.Tensor) else float(value)
         self._note(self._take_loss, known)

@@ -20,7 +20,7 @@ from ..record.run_folder import Run, StepRecord
 from ..rules.step_window import Window, late_first_waits
 from ..base.store import write_whole
 from .tables import loader_of
-from .waterfall import later_records, pace, step_parts
+from .waterfall import epoch_steps, later_records, pace, step_parts, step_weights
 from ..base.text import count_text, duration_text
 
 # %% auto #0
@@ -126,21 +126,23 @@ def _taking(run: Run, wait: float, work: float, workers: int | None) -> float:
 
 def _starting(run: Run, workers: int | None) -> float:
     "A step's share of first waits in which workers were still starting, without the first of all."
-    rows = later_records(run)
-    whole = rows[rows["count"] == 1]
+    rows, weights = later_records(run), step_weights(run)
+    alone = rows["count"] == 1
+    whole, weights = rows[alone], weights[alone]
     late = late_first_waits(Window(np.column_stack([whole[name] for name in StepRecord._fields])), workers)
-    return sum(late.values()) / max(len(whole), 1)
+    seconds = [late[epoch] * weights[np.argmax(whole["epoch"] == epoch)] for epoch in late]
+    return sum(seconds) / max(weights.sum(), 1.0)
 
 def _pauses(run: Run) -> float:
     "Seconds of a mean step in waits beyond three times the median: batches loaded ahead do not last that long."
-    waits = np.nan_to_num(later_records(run)["wait"])
+    waits, weights = np.nan_to_num(later_records(run)["wait"]), step_weights(run)
     usual = 3 * np.median(waits)
-    return float(np.maximum(waits - usual, 0).mean()) if usual > 0 else float(waits.mean())
+    return float(np.average(np.maximum(waits - usual, 0) if usual > 0 else waits, weights=weights))
 
 def _firsts(run: Run) -> float:
-    "First batches of an epoch among those of the steps without the first, which took the first one of all."
-    epochs, steps = run.records(run.ranks[0])["epoch"], int(later_records(run)["count"].sum())
-    return (int(epochs.max()) - int(epochs.min())) / (steps * (run.config.get("accumulation") or 1))
+    "First batches of an epoch among all batches."
+    steps = epoch_steps(run.records(run.ranks[0]))
+    return 1 / (steps * (run.config.get("accumulation") or 1)) if steps else 0.0
 
 def _load(wait: float, step: float, workers: int | None, firsts: float) -> float:
     "Seconds that one process takes to load a batch; where nobody waits for workers, no more is known than the wait."

@@ -188,6 +188,8 @@ def _second(m: Material) -> str:
 
 def _third(m: Material) -> str:
     if m.run.killed: return _on_the_end(m)
+    useless = [one for one in m.findings if one.cost >= 1 and one.gain is None and not one.remark]
+    if useless: return f"Before its speed see to {useless[0].rule}, at step {useless[0].step}: {useless[0].message}."
     if m.remedies:
         best = m.remedies[0]
         said = f"Try {best.words}: from this run, a step {best.speedup:.1f} times as fast is predicted"
@@ -245,7 +247,7 @@ def _findings(m: Material) -> Section:
     blocks = [Table(columns, tuple(rows[:MOST_ROWS])) if rows else none]
     if len(rows) > MOST_ROWS: blocks.append(f"And {len(rows) - MOST_ROWS:,} more that cost less.")
     if m.remedies:
-        columns = "change", "predicted", "measured", "saves here", "because"
+        columns = "change", "a step, predicted", "a step, measured", "saves here", "because"
         blocks += ["What a change should bring by this run's own figures. Those that change nothing of what is learned "
                    "come first. The gains are of a step; starting a program takes as long as before.",
                    Table(columns, tuple(map(_gain_row, m.remedies)))]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['WORDS', 'Bar', 'Waterfall', 'as_run', 'waterfall', 'last_sign', 'began', 'Pace', 'later_records', 'step_parts',
-           'pace']
+__all__ = ['WORDS', 'Bar', 'Waterfall', 'as_run', 'waterfall', 'last_sign', 'began', 'Pace', 'later_records', 'epoch_steps',
+           'step_weights', 'step_parts', 'pace']
 
 # %% ../../../nbs/engine/report/waterfall.ipynb #744b130d
 WORDS = dict(
@@ -126,10 +126,10 @@ def began(
 # %% ../../../nbs/engine/report/waterfall.ipynb #7a941a90
 @dataclass(frozen=True)
 class Pace:
-    "How fast a run went from the end of its first step on."
+    "How fast a run goes once it runs: the first step is left out, and epochs count as wholes."
     steps:int          # of the slowest rank
-    samples:int        # of all ranks
-    seconds:float      # of the slowest rank
+    samples:float      # of all ranks in that many steps
+    seconds:float      # of the slowest rank for them
 
     @property
     def seconds_per_step(self) -> float: return self.seconds / self.steps
@@ -145,14 +145,42 @@ def later_records(
     rows = run.records(run.ranks[0] if rank is None else rank)
     return rows[np.argsort(rows["start"], kind="stable")][1:]
 
+def epoch_steps(
+    rows:np.ndarray,  # all records of a rank, in the order of time
+) -> float:           # 0: of one epoch nobody knows how long it is
+    "Steps of a whole epoch. The first epoch may have been resumed, and the last one may have been cut off."
+    epochs, at = np.unique(rows["epoch"], return_inverse=True)
+    counts = np.bincount(at, rows["count"])
+    return 0.0 if len(epochs) < 2 else float(counts.max() if len(epochs) == 2 else counts[1:-1].mean())
+
+def step_weights(
+    run:Run,
+    rank:int|None=None,  # None: the first
+) -> np.ndarray:
+    """How much each of `later_records` counts in a mean step of a run with many epochs.
+
+    Without the first step, one epoch's beginning is missing. So the later beginnings count for it, too: with what
+    came before them, such as a validation, they are one step of each epoch.
+    """
+    rows = run.records(run.ranks[0] if rank is None else rank)
+    rows = rows[np.argsort(rows["start"], kind="stable")]
+    begins = np.flatnonzero(np.diff(rows["epoch"])) + 1
+    seen = begins[rows["count"][begins] == 1] - 1  # in a sum of several steps a beginning has no weight of its own
+    counts, weights = rows["count"][1:].astype(float), np.ones(max(len(rows) - 1, 0))
+    others = counts.sum() - len(seen)
+    share = len(seen) / (len(begins) * epoch_steps(rows)) if len(seen) else 0.0  # of the steps
+    if others <= 0 or not 0 < share < 1: return weights
+    weights[seen] = share / (1 - share) * others / len(seen)
+    return weights * counts.sum() / (weights * counts).sum()
+
 def step_parts(
     run:Run,
     rank:int|None=None,  # None: the first
 ) -> dict[str, float]:
-    "Seconds of each of `PARTS` in a mean step of a rank, the first step left out."
-    rows = later_records(run, rank)
+    "Seconds of each of `PARTS` in a mean step of a rank: without the first step, and over whole epochs."
+    rows, weights = later_records(run, rank), step_weights(run, rank)
     count = max(int(rows["count"].sum()), 1)
-    found = {part: math.fsum(rows[part][~np.isnan(rows[part])]) / count for part in PARTS}
+    found = {part: math.fsum(weights * np.nan_to_num(rows[part])) / count for part in PARTS}
     found["between"] -= found["opening"] + found["evaluation"]
     return found
 
@@ -160,12 +188,12 @@ def pace(
     run:Run,
 ) -> Pace:
     "The pace of a run; ValueError where it has fewer than two steps."
-    found = [_rank_pace(later_records(run, rank)) for rank in run.ranks]
+    found = [_rank_pace(later_records(run, rank), step_weights(run, rank)) for rank in run.ranks]
     slowest = max(found, key=lambda each: each.seconds, default=Pace(0, 0, 0.0))
     if not slowest.steps or slowest.seconds <= 0:
         raise ValueError(f"{run.folder} has fewer than two steps: nothing can be said of its pace")
     return Pace(slowest.steps, sum(each.samples for each in found), slowest.seconds)
 
-def _rank_pace(rows: np.ndarray) -> Pace:
-    seconds = math.fsum(rows["between"]) + sum(math.fsum(rows[part][~np.isnan(rows[part])]) for part in STEP_PARTS)
-    return Pace(int(rows["count"].sum()), int(rows["samples"].sum()), seconds)
+def _rank_pace(rows: np.ndarray, weights: np.ndarray) -> Pace:
+    seconds = [math.fsum(weights * np.nan_to_num(rows[part])) for part in ("between", *STEP_PARTS)]
+    return Pace(int(rows["count"].sum()), math.fsum(weights * rows["samples"]), sum(seconds))

@@ -283,14 +283,15 @@ class Batcher:
         raise ValueError(f"{size} images gave {len(found)} rows of outputs")
 
     def _answer(self, batch: list[Ticket]) -> bool:
-        """Run the model on all images of the batch; an error of the model is the answer to each of its requests.
-        Whether the worker has survived that."""
+        """Run the model on all images of the batch. Where it fails on several requests together it gets each by itself,
+        so that an error is the answer to the request that has caused it. Whether the worker has survived that."""
         start, size, at, survived = self.clock(), sum(ticket.size for ticket in batch), 0, True
         try:
             outputs = self.outputs(joined([ticket.images for ticket in batch]))
             for ticket in batch: ticket.outputs, at = outputs[at:at + ticket.size], at + ticket.size
         except BaseException as error:  # of any kind: the model is the user's, and the server goes on
             survived = isinstance(error, Exception) and not isinstance(error, WorkerDied)
+            if survived and len(batch) > 1: return all([self._answer([ticket]) for ticket in batch])
             for ticket in batch: ticket.error = error if isinstance(error, Exception) else _died(error)
         end = self.clock()
         for ticket in batch: ticket.started, ticket.ended, ticket.batch_size = start, end, size

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..base.checks import boolean, nonnegative_float, one_of, positive_float, positive_int
+from ..base.state_dicts import load_tensors
 from .history import Epoch, Step
 from .observers import Observer, TrainingRun
 
@@ -98,7 +99,7 @@ class EarlyStopping(Observer):
     def on_end(self, run: TrainingRun) -> None:
         "Put the best weights back; those of an epoch that an earlier process has trained are not known here."
         if not self.restore_best: return
-        if self._weights is not None: run.model.load_state_dict(self._weights)
+        if self._weights is not None: load_tensors(run.model, self._weights)
         else: run.remark_once("EarlyStopping has no best weights to restore: no epoch of this process improved")
         self._weights = None
 

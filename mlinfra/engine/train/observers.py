@@ -137,7 +137,8 @@ class TrainingRun:
     feed:Feed                       # brings batches to the device
     scheduler:Any=None              # stepped after each update, or, if it waits for a figure, after each epoch
     accumulation:int=1              # micro-batches in an optimizer step
-    epochs:int=1                    # planned
+    epochs:int=1                    # planned, of this process
+    past:int=0                      # planned ones that earlier processes have done, of a run that goes on
     stopping:bool=False             # set by `stop`
     iteration:int=0                 # the next one
     layout:ChannelsLast|None=None   # to be tried in the first step

@@ -70,13 +70,14 @@ def lr_range_test(
     low, steps = positive_float("low", low), whole_number("steps", steps, 10)
     if positive_float("high", high) <= low: raise ValueError(f"high must be above low, which is {low:g}, got {high:g}")
     factor = (high / low) ** (1 / (steps - 1))
-    rising, kept, mode = _RateRamp(low, factor, steps, report), copy.deepcopy(model.state_dict()), model.training
+    rising, kept = _RateRamp(low, factor, steps, report), copy.deepcopy(model.state_dict())
+    modes = {module: module.training for module in model.modules()}
     try:
         made = sgd(model, low) if optimizer is None else optimizer(model)
         fit(model, loader, epochs=steps, optimizer=made, observers=[rising], progress=False, **how)
     finally:
         model.load_state_dict(kept)
-        model.train(mode)
+        for module, mode in modes.items(): module.training = mode
         model.zero_grad(set_to_none=True)
     return range_test_result(rising.rates[:len(rising.losses)], rising.losses)
 

@@ -39,8 +39,10 @@ def loader_shape(
 
 def _order(loader: Any) -> str | None:
     "What draws the order, in words."
+    loader = getattr(loader, "loader", loader)  # of which ranks take parts, as of its batches
     batches, drawn = getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
-    if drawn is None or batches is not None and type(batches) is not BatchSampler: drawn = batches
+    batches = getattr(batches, "batches", batches)
+    if batches is not None: drawn = batches.sampler if type(batches) is BatchSampler else batches
     shuffle = getattr(loader if drawn is None else drawn, "shuffle", None)
     words = [type(drawn).__name__] * (drawn is not None) + [f"shuffle={shuffle}"] * isinstance(shuffle, bool)
     return ", ".join(words) or None

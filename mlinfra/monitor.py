@@ -94,4 +94,4 @@ def waits_for(
     others = max((seen.machine_cores or 0.0) - ours, 0.0)
     free = seen.unused_cores is not None and seen.unused_cores > 0.5  # nobody takes it from us
     if others > 0.5 and not free: return f"cores: other programs use {others:.1f}"
-    return "nothing: it computes"
+    return "nothing: it computes" if ours > 0.3 else f"another rank or a device, in {part}"

@@ -173,6 +173,22 @@ def adversary(model):
     return step
 
 
+def turned_adversary(model, how):
+    "An adversary whose optimizer has its parameters in another order in each process, as a set gives them."
+    torch.manual_seed(1)
+    other = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2))
+    turned_adversary.turned = not getattr(turned_adversary, "turned", False)
+    optimizer = adam([p for layer in other[::-1 if turned_adversary.turned else 1] for p in layer.parameters()])
+
+    def step(model, batch):
+        optimizer.zero_grad()
+        cross_entropy(other(model(batch[0]).detach()), batch[1]).backward()
+        optimizer.step()
+        return cross_entropy(model(batch[0]), batch[1]) + other(model(batch[0])).square().mean()
+
+    how |= dict(step=step)
+
+
 def adam(parameters):
     return torch.optim.Adam(parameters, 0.05)
 
@@ -276,6 +292,7 @@ def shifted(model, how):
 
 KINDS = {
     "shifted": shifted,
+    "turned": turned_adversary,
     "names": lambda model, how: how.update(train=DataLoader(DATA, 8, sampler=Rising())),
     "counting": counting,
     "closure": lambda model, how: how.update(observers=[within_closure()]),

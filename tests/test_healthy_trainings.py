@@ -16,7 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 
 from mlinfra.debugger import Debugger
 from mlinfra.engine.dist.fsdp import fsdp
@@ -884,7 +884,7 @@ def queue(loop: Loop) -> None:
     twin, others = copy.deepcopy(model).requires_grad_(False), F.normalize(torch.randn(32, 1024), dim=0)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     with loop(model, optimizer) as w:
-        for x, _ in w([(x + 3, y) for x, y in task()]):
+        for x, _ in w(DataLoader(TensorDataset(torch.randn(STEPS * 32, 20) + 3, torch.arange(STEPS * 32) % 4), 32)):
             with torch.no_grad():
                 for slow, p in zip(twin.parameters(), model.parameters()): slow.lerp_(p, 0.001)
                 same = F.normalize(twin(x), dim=1)

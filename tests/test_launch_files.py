@@ -75,7 +75,7 @@ HARD = st.sampled_from(
 LINE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=12)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True).map(lambda name: f"V{name}")
-TIDY = LINE.map(str.strip).filter(lambda text: text and text[0] != "~")
+TIDY = LINE.map(str.strip).filter(lambda text: text and text[0] not in "~$")
 
 
 def optional(strategy): return st.none() | strategy
@@ -312,6 +312,12 @@ def test_nonsense_is_refused_in_a_sentence(text):
     "Whatever stands in a file: a job or a ValueError."
     try: job_from_toml(text)
     except ValueError as error: assert str(error)
+
+
+@pytest.mark.parametrize("path", ["~/runs", "$SCRATCH/runs", "${SCRATCH}/runs"])
+@pytest.mark.parametrize("field", ["folder", "data"])
+def test_a_path_that_a_shell_would_fill_in_is_refused(field, path):
+    with pytest.raises(ValueError, match=f"{field} must be a whole path"): JobSpec("train.py", **{field: path}).local()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

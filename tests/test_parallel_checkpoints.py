@@ -11,9 +11,11 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from mlinfra.data import BatchLoader
 from mlinfra.engine.base.step_folders import step_folders
+from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.loop_checkpoints import LoopCheckpoints
 from mlinfra.engine.dist.ranks import call_each, run_ranks
 from mlinfra.engine.parallel.parallelize import parallelize
+from mlinfra.training import fit
 
 SAMPLES, BATCH, EPOCHS, EVERY, TOLERANCE = 23, 7, 3, 3, 1e-9  # four batches an epoch
 
@@ -162,3 +164,52 @@ def test_damage_and_a_second_run_are_noticed(cut_off, tmp_path):
     keeper.folder.open()
     with pytest.raises(OSError, match="saves its checkpoints into"): train(str(second))
     keeper.folder.release()
+
+
+def test_what_a_loop_would_lose_is_said(tmp_path):
+    torch.manual_seed(0)
+    def begun(shuffle=True):
+        model = network()
+        optimizer = torch.optim.AdamW(model.parameters(), 0.05)
+        torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        loader = DataLoader(data(), BATCH, shuffle)
+        keeper = LoopCheckpoints(tmp_path, EVERY)
+        return parallelize(model, loader, optimizer=optimizer, device="cpu", checkpoints=keeper), keeper
+    def left_at(run, cut):
+        model, loader, optimizer = run
+        for n, (x, y) in enumerate(loader):
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if n == cut: break
+    with pytest.warns(UserWarning, match="a learning-rate scheduler of the optimizer is not among the parts"):
+        run, keeper = begun()
+    left_at(run, 9)
+    left_at(run, 1)
+    with pytest.warns(UserWarning, match="epoch 1 was left after 2 batches, and a loop that goes on begins the next"):
+        run.close()
+    run, keeper = begun(shuffle=False)
+    left_at(run, 9)
+    assert [words for words in keeper.remarks if "order RandomSampler -> SequentialSampler" in words]
+    run.close()
+    with pytest.raises(ValueError, match="holds checkpoints of a loop, not of fit: give another folder"):
+        fit(network(), data(), observers=[Checkpointer(tmp_path)], progress=False, device="cpu")
+
+
+def test_a_loop_finds_the_state_of_parameters_in_another_order(tmp_path):
+    def steps(root, turned, cut=None):
+        torch.manual_seed(0)
+        model = network()
+        optimizer = torch.optim.AdamW([*model.parameters()][::-1 if turned else 1], 0.05)
+        keeper = LoopCheckpoints(root, 1)
+        run = parallelize(model, LOADERS["plain"](), optimizer=optimizer, device="cpu", checkpoints=keeper)
+        for n, (x, y) in enumerate(run.loader):
+            optimizer.zero_grad()
+            F.cross_entropy(run.model(x), y).backward()
+            if n == cut: return keeper.folder.wait(), keeper.folder.release()
+            optimizer.step()
+        run.close()
+        return run.state_dict()
+    whole = steps(tmp_path / "whole", False)
+    steps(tmp_path / "cut", False, cut=2)
+    again = steps(tmp_path / "cut", True)
+    assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())

@@ -196,3 +196,130 @@ def test_a_batch_is_used_while_the_loop_works_on_it():
     for rank in (0, 1):
         assert found[rank][0] is None
         for words in found[rank][1:]: assert words and "keep the iterator" in words, words
+
+
+# ---- single numbers that a model makes of a batch, and what a loop does with parts of gradients
+
+class Alone(nn.Module):
+    "Returns its loss alone, or beside its outputs, or keeps a term of it."
+    def __init__(self, kind):
+        super().__init__()
+        self.body, self.router, self.kind = chain(), nn.Linear(WIDTH, 3), kind
+
+    def forward(self, x, y):
+        own, scores = OWN[self.kind], self.body(x)
+        if self.kind != "balance": return own(scores, y)
+        chances = self.router(x).softmax(1)
+        shares = F.one_hot(chances.argmax(1), 3).double().mean(0)
+        self.balance = 3 * (shares * chances.mean(0)).sum()
+        return F.cross_entropy(scores, y)
+
+
+def positive_mean(scores, y): return (each(scores, y) * positives(y)).sum() / positives(y).sum().clamp(min=1)
+def by_batch(scores, y): return each(scores, y).sum() / len(y)
+def padded(scores, y): return F.cross_entropy(scores, y.where(y > 0, -100))
+def total(scores, y): return each(scores, y).sum()
+OWN = dict(mean=F.cross_entropy, by_batch=by_batch, padded=padded, two=two_terms, total=total, masked=positive_mean,
+           root=lambda s, y: F.mse_loss(s[:, 0], y.double()).sqrt(), balance=None)
+TOLD = dict(total=dict(reduction="sum"),
+            masked=dict(weight=lambda batch: float(positives(batch[1]).sum().clamp(min=1))))
+SAID = dict(total='reduction="sum"', masked="mean over a mask", root="mean over a mask", balance="balance of experts")
+
+
+def model_alone(kind, told):
+    torch.manual_seed(0)
+    made = torch.Generator().manual_seed(1)
+    x = torch.randn(16, WIDTH, generator=made, dtype=torch.float64)
+    y = torch.randint(0, CLASSES, (16,), generator=made)
+    y[:8] = torch.tensor([0, 0, 1, 0, 1, 2, 3, 1])
+    model = Alone(kind).double()
+    run = parallelize(model, DataLoader(TensorDataset(x, y), 8), "ddp", torch.optim.SGD(model.parameters(), 0.1),
+                      device="cpu", **(TOLD[kind] if told else {}))
+    try:
+        for x, y in run.loader:
+            run.optimizer.zero_grad()
+            loss = run.model(x, y)
+            if kind == "balance": loss = loss + 0.1 * run.model.balance
+            loss.backward()
+            run.optimizer.step()
+        return [0.0], {own: tensor.clone() for own, tensor in run.state_dict().items()}
+    except ValueError as error: return str(error)
+    finally: run.close()
+
+
+def clipped_by_hand(how, by):
+    "The words of a refusal, or what was trained."
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+    data = TensorDataset(torch.randn(16, WIDTH, dtype=torch.float64), torch.arange(16) % CLASSES)
+    run = parallelize(model, DataLoader(data, 8), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu")
+    try:
+        for x, y in run.loader:
+            run.optimizer.zero_grad()
+            F.cross_entropy(run.model(x), y).backward()
+            rows = list(run.model.parameters())
+            if by == "torch": nn.utils.clip_grad_norm_(rows, 0.05)
+            if by == "hand":
+                norm = sum(p.grad.norm().item() ** 2 for p in rows) ** 0.5
+                for p in rows: p.grad.mul_(min(1.0, 0.05 / norm))
+            if by == "rate": run.optimizer.param_groups[0]["lr"] = 0.1 * sum(float(p.norm()) for p in rows)
+            run.optimizer.step()
+        return [0.0], {own: tensor.clone() for own, tensor in run.state_dict().items()}
+    except ValueError as error: return str(error)
+    finally: run.close()
+
+
+class Listed(nn.Module):
+    "Layers in a list, in lists in a list, and in a dictionary: nothing calls the containers."
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+        self.pairs = nn.ModuleList(nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2)) for _ in range(2))
+        self.heads = nn.ModuleDict(dict(one=nn.Linear(WIDTH, CLASSES), two=nn.Linear(WIDTH, CLASSES)))
+
+    def forward(self, x):
+        for layer in self.rows: x = layer(x).tanh()
+        for one, two in self.pairs: x = x + two(one(x).tanh())
+        return self.heads["one"](x) + self.heads["two"](x)
+
+
+def layers_in_lists(how):
+    torch.manual_seed(0)
+    model = Listed().double()
+    data = TensorDataset(torch.randn(16, WIDTH, dtype=torch.float64), torch.arange(16) % CLASSES)
+    run = parallelize(model, DataLoader(data, 8), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu")
+    for x, y in run.loader:
+        run.optimizer.zero_grad()
+        F.cross_entropy(run.model(x), y).backward()
+        run.optimizer.step()
+    weights = run.state_dict()
+    run.close()
+    return [0.0], weights
+
+
+@pytest.fixture(scope="module")
+def alone():
+    asked = [(model_alone, kind, told) for kind in OWN for told in (False, True) if not told or kind in TOLD]
+    asked += [(layers_in_lists, "fsdp")]
+    asked += [(clipped_by_hand, how, by) for how in ("pipeline", "tensor") for by in ("torch", "hand", "rate")]
+    found = run_ranks(call_each, 2, asked, share_cores=True, timeout_seconds=120)
+    return {one[1:]: [found[rank][i] for rank in (0, 1)] for i, one in enumerate(asked)}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_number_that_a_model_makes_of_a_batch(kind, alone):
+    for told in (False, True):
+        for found in alone.get((kind, told), []):
+            if kind in SAID and not told: assert isinstance(found, str) and SAID[kind] in found, found
+            else: assert not isinstance(found, str) and difference(model_alone(kind, told), found) < 1e-12, found
+
+
+@pytest.mark.parametrize("how", ["pipeline", "tensor"])
+def test_a_loop_that_reads_a_part_of_the_gradients_or_weights_is_refused(how, alone):
+    for found in alone[how, "torch"]: assert difference(clipped_by_hand("ddp", "torch"), found) < 1e-12, found
+    for found in alone[how, "hand"]: assert isinstance(found, str) and "clip_grad_norm_" in found, found
+    for found in alone[how, "rate"]: assert isinstance(found, str) and "lr of group 0" in found, found
+
+
+def test_fsdp_takes_layers_in_lists_and_dictionaries(alone):
+    for found in alone["fsdp",]: assert difference(layers_in_lists("ddp"), found) < 1e-12

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import lr_scheduler as rates
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
@@ -34,12 +34,12 @@ class Stop:
 
 def train(root, epochs=3, lr=0.1, schedule=None, batch=8, stop=None, wrap=lambda model: model, interval="step",
           groups=nn.Module.parameters, shuffle=True, watchers=(), kind=partial(torch.optim.SGD, momentum=0.9),
-          loss_fn=None, **keep):  # fmt: skip
+          loss_fn=None, data=DATA, **keep):  # fmt: skip
     torch.manual_seed(0)
     model = wrap(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))
     optimizer = kind(groups(model), lr)
     observers = ([] if root is None else [Checkpointer(root, **keep)]) + ([Stop(stop)] if stop else []) + [*watchers]
-    history = fit(model, DataLoader(DATA, batch, shuffle), epochs=epochs, optimizer=optimizer, interval=interval,
+    history = fit(model, DataLoader(data, batch, shuffle), epochs=epochs, optimizer=optimizer, interval=interval,
                   scheduler=schedule and schedule(optimizer), observers=observers, progress=False, device="cpu",
                   keep_memory=False, loss_fn=loss_fn)  # fmt: skip
     return history, optimizer.param_groups[0]["lr"]
@@ -181,3 +181,28 @@ def test_weights_of_classes_that_count_on_a_resume_are_named(tmp_path):
     assert not [words for words in history.remarks if "others" in words]
     history, _ = train(tmp_path, 4, loss_fn=(mine := balanced(5.0)))
     assert mine.weight[1] == 1 and "this one has others: step.loss_fn.weight" in history.remarks[-1]
+
+
+def test_a_subset_that_is_drawn_anew_is_noticed(tmp_path):
+    part = lambda seed: random_split(DATA, [32, 32], torch.Generator().manual_seed(seed))[0]
+    train(tmp_path / "a", data=part(0), stop=6)
+    with pytest.raises(ValueError, match="subset #.* -> #.*unless its generator is seeded.: the rest of the epoch"):
+        train(tmp_path / "a", data=part(1))
+    history, _ = train(tmp_path / "a", data=part(0))
+    assert not [words for words in history.remarks if "subset" in words]
+    train(tmp_path / "b", 1, data=part(0))
+    history, _ = train(tmp_path / "b", 2, data=part(1))
+    assert [words for words in history.remarks if "unless its generator is seeded): later steps may differ" in words]
+
+
+def test_a_subset_that_grows_as_it_trains_is_the_same(tmp_path):
+    class Grow:
+        def __init__(self, subset):
+            self.subset = subset
+
+        def on_epoch(self, run, epoch):
+            self.subset.indices = [*range(4 * epoch.epoch + 4, 4 * epoch.epoch + 20)]
+    for stop in (10, None):
+        subset = Subset(DATA, [*range(16)])
+        history, _ = train(tmp_path, 8, data=subset, stop=stop, watchers=[Grow(subset)])
+    assert len(history.steps) == 16 and not [words for words in history.remarks if "subset" in words]

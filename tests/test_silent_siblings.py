@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from test_silent_errors import listed, net, samples, sgd, trained
 from torch import nn
-from torch.optim.lr_scheduler import LinearLR, MultiStepLR
+from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts, ExponentialLR, LinearLR, MultiStepLR
 from torch.utils.data import (
     DataLoader, IterableDataset, Sampler, SubsetRandomSampler, TensorDataset, WeightedRandomSampler)
 
@@ -174,7 +174,113 @@ def schedule(make):
     return case
 
 
+def restarts(folder, sick):
+    model = net()
+    optimizer = sgd(model)
+    scheduler = CosineAnnealingWarmRestarts(optimizer, 10)
+    count = iter(range(1, 1000))
+    def each(*_): scheduler.step(None if sick else next(count) / 12)
+    return trained(folder, model, optimizer, listed(), epochs=6, each=each)
+
+
+def of_another(folder, sick):
+    "The optimizer was made anew after the scheduler."
+    model = net()
+    first, second = sgd(model), sgd(model)
+    scheduler = ExponentialLR(first if sick else second, 0.9)
+    first.step()
+    return trained(folder, model, second, listed(), after=lambda w: scheduler.step())
+
+
+def never_called(folder, sick):
+    model = net()
+    optimizer = sgd(model)
+    scheduler = ExponentialLR(optimizer, 0.9)
+    return trained(folder, model, optimizer, listed(), after=lambda w: None if sick else scheduler.step())
+
+
+# ---- kl_div, which takes logarithms
+
+def divergence(wrong):
+    def case(folder, sick):
+        teacher = net().requires_grad_(False)
+        with torch.no_grad(): batches = [(x, teacher(x).softmax(1)) for x, _ in listed()]
+        take = wrong if sick else (lambda out: out.log_softmax(1))
+        loss_fn = lambda out, y: F.kl_div(take(out), y, reduction="batchmean")
+        return trained(folder, m := net(), sgd(m), batches, loss_fn)
+    return case
+
+
+# ---- gradients that are not zeroed everywhere, or zeroed too often, and losses that are divided twice
+
+def loop_of(folder, step, size=32, model=None, batches=None):
+    "Each batch goes to `step(model, optimizer, number, *batch)`, which returns the loss."
+    model, inspector = model or net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    optimizer = sgd(model)
+    with watch(folder, model, optimizer, rules=[inspector]) as w:
+        for _ in range(3):
+            for n, batch in enumerate(w(batches or listed(size))): w.loss(step(model, optimizer, n, *batch))
+    return inspector.findings
+
+
+def head_zeroed(folder, sick):
+    def step(model, optimizer, n, x, y):
+        (model[2] if sick else model).zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return loop_of(folder, step)
+
+
+def accumulated(divide, zeroed):
+    def case(folder, sick):
+        def step(model, optimizer, n, x, y):
+            loss = F.cross_entropy(model(x), y)
+            (loss / (divide if sick else 4)).backward()
+            if n % 4 == 3: optimizer.step()
+            if n % 4 == 3 or sick and zeroed: optimizer.zero_grad()
+            return loss
+        return loop_of(folder, step, 8)
+    return case
+
+
+# ---- labels of a language model
+
+def shifted(places):
+    def case(folder, sick):
+        model = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 30))
+        texts = torch.randint(0, 30, (24, 16, 20)).cumsum(2) % 30
+        by = places if sick else 1
+        def step(model, optimizer, n, ids):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(ids)[:, :20 - by].flatten(0, 1), ids[:, by:].flatten())
+            loss.backward()
+            optimizer.step()
+            return loss
+        return loop_of(folder, step, model=model, batches=[(one,) for one in texts])
+    return case
+
+
+# ---- a part that stays in eval mode
+
+def part_in_eval(folder, sick):
+    body = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Dropout(0.1))
+    model = nn.Sequential(body, nn.Dropout(0.1), nn.Linear(16, 5))
+    def after(w):
+        model.eval()
+        (model[1] if sick else model).train()
+    return trained(folder, model, sgd(model), listed(), after=after)
+
+
 CASES = dict(
+    restarts=("LearningRateCycles", restarts), of_another=("StaleOptimizer", of_another),
+    never_called=("StoppedEarly", never_called),
+    probabilities=("ProbabilitiesAsLogits", divergence(lambda out: out.softmax(1))),
+    logits=("ProbabilitiesAsLogits", divergence(lambda out: out)), head_zeroed=("ForgottenZeroGrad", head_zeroed),
+    divided_twice=("UnequalMicroBatches", accumulated(16, False)),
+    zeroed_each_batch=("UnequalMicroBatches", accumulated(4, True)), not_shifted=("UnrelatedLabels", shifted(0)),
+    shifted_twice=("UnrelatedLabels", shifted(2)), part_in_eval=("EvalModeTraining", part_in_eval),
     module_attribute=("NothingFrozen", module_attribute), misspelt=("NothingFrozen", misspelt),
     keras_word=("NothingFrozen", keras_word), several_stages=("NothingFrozen", several_stages),
     own_sampler=("SameOrderEachEpoch", own_sampler), own_stream=("SameOrderEachEpoch", own_stream),

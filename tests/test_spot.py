@@ -298,7 +298,9 @@ def test_an_order_while_it_waits_to_start_again_is_obeyed():
 
 def test_it_supervises_in_a_thread_too():
     found = []
-    thread = threading.Thread(target=lambda: found.append(supervise([*BARE, "pass"], say=lambda _: None)))
+    threads = dict(OMP_NUM_THREADS=1)  # a number, as one writes it
+    call = lambda: found.append(supervise([*BARE, "pass"], environment=threads, say=lambda _: None))
+    thread = threading.Thread(target=call)
     thread.start()
     thread.join(LONG)
     assert found[0].ok

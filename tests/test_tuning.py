@@ -12,6 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -111,6 +112,33 @@ def test_trials_in_processes_report_in_order():
     assert [(r.state, r.value) for r in found] == [("finished", x) for x in range(6)]
     assert [step for step, _ in found[5].steps] == [1, 2, 3] and found[1].steps[-1] == (3, 1 + 1 / 3)
     assert not [p for p in multiprocessing.active_children() if p.name == "mlinfra-trials"]
+
+
+def leaves_something(trial):
+    said = torch.rand(1).item(), np.random.rand(), random.random(), torch.get_default_dtype(), torch.is_grad_enabled()
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    if trial.number == 1: raise ValueError("in the middle")
+    assert said[3:] == (torch.float32, True)
+    return sum(said[:3])
+
+
+def test_a_trial_leaves_nothing_to_the_next_and_draws_the_same_everywhere():
+    before = np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist()
+    here = tune(leaves_something, SPACE, trials=4, method="random")
+    beside = tune(leaves_something, SPACE, trials=4, method="random", workers=1)
+    assert (np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist()) == before
+    for study in (here, beside):
+        assert [record.state for record in study.records] == ["finished", "failed", "finished", "finished"]
+    assert len({record.value for study in (here, beside) for record in study.records} - {None}) == 1
+
+
+@pytest.mark.parametrize("held", [b'{"lr": 0.1}', b"SQLite format 3\0\xfb", b"one line\nand a half"])
+def test_a_file_that_is_no_study_is_refused_and_stays_as_it_was(tmp_path, held):
+    (other := tmp_path / "other").write_bytes(held)
+    for read in (lambda: open_study(other), lambda: tune(quick, SPACE, trials=1, storage=other)):
+        with pytest.raises(ValueError, match="other holds no study but something that begins with"): read()
+        assert other.read_bytes() == held
 
 
 def test_a_process_that_dies_fails_its_trial_alone():

@@ -104,8 +104,10 @@ class PublishedTrace:
     long_operators:pd.DataFrame  # of that step the outermost operators above 1 ms: `name`, `begin_ms`, `end_ms`, and
                                # the `launches` in it and `gpu_ms` of what they launched; empty for most
     phases:pd.DataFrame        # of that step the phases of its loop: `phase`, `begin_ms` and `end_ms` on the CPU, the
-                               # `kernels` that it launched, their `gpu_ms`, and `spans` in which the GPU ran them for
-                               # more than half of the time; empty for most
+                               # `kernels` that it launched, their `gpu_ms`, the last one's `gpu_end_ms`, and `spans` in
+                               # which the GPU ran them for more than half of the time; empty for most
+    gradient_adds:dict[str, float]  # of that step what backward added to gradients: `count`, `cpu_ms`, `gpu_ms`; empty
+                               # for most
     cpu_entries:int            # operators, marks and calls of CUDA that the profiler wrote in that step
     work:dict[str, list[list[float]]]  # of that step begin and end of every kernel and copy in milliseconds, by kind:
                                # "compute", "communication", "copy"; empty for most
@@ -137,7 +139,8 @@ def published_trace(
     tables = {table: pd.DataFrame(found.pop(table, [])) for table in (
         "steps", "kernels", "events", "operators", "long_operators", "phases")}
     device = origin.device or found["device"]
-    rest = {"entries": [], "work": {}, **{key: value for key, value in found.items() if key != "device"}}
+    rest = {"entries": [], "work": {}, "gradient_adds": {},
+            **{key: value for key, value in found.items() if key != "device"}}
     return PublishedTrace(name=name, what=origin.what, source=origin.source, year=origin.year, caveat=origin.caveat,
                           device=device, lanes=lanes, **tables, **rest)
 
@@ -210,7 +213,8 @@ def trace_figures(
         kept_of["work"] = _work_of(gpu, step_ms)
     if trace_name in _OPERATORS: kept_of["operators"] = _operator_runs(told, begin, _OPERATORS[trace_name])
     if trace_name in _LONG_OPERATORS: kept_of["long_operators"] = _long_operators(events, marked)
-    if trace_name in _PHASED: kept_of["phases"] = _phases(events, marked)
+    if trace_name in _PHASED:
+        kept_of |= dict(phases=_phases(events, marked), gradient_adds=_gradient_adds(events, marked))
     return dict(
         device=trace.device, world_size=(events.header.get("distributedInfo") or {}).get("world_size", 1),
         steps=steps.to_dict("list"), kernels=kernels.to_dict("list"), step=step, step_ms=round(step_ms, 4),
@@ -315,8 +319,21 @@ def _phases(events: TraceEvents, window: np.ndarray) -> list[dict[str, Any]]:
         ran = work.loc[(launched >= begin) & (launched < end), ["begin", "end"]].to_numpy(float)
         ran = (ran - float(window[0])) / 1e3
         found.append(dict(phase=phase, begin_ms=begin, end_ms=end, kernels=len(ran),
-                          gpu_ms=round(float((ran[:, 1] - ran[:, 0]).sum()), 2), spans=_busy_spans(ran)))
+                          gpu_ms=round(float((ran[:, 1] - ran[:, 0]).sum()), 2), spans=_busy_spans(ran),
+                          gpu_end_ms=round(float(ran[:, 1].max()), 2)))
     return found
+
+def _gradient_adds(events: TraceEvents, window: np.ndarray) -> dict[str, float]:
+    "The operators in which backward adds to a gradient that is not None, and the kernels launched in them."
+    frame = events.frame
+    adds = frame[(frame["kind"] == "operator") & (frame["name"].astype(str) == "torch::autograd::AccumulateGrad")
+                 & (frame["begin"] >= window[0]) & (frame["begin"] < window[1])]
+    calls = frame[(frame["kind"] == "runtime") & frame["lane"].isin(adds["lane"])]
+    inside = np.concatenate([calls.loc[calls["begin"].between(row.begin, row.end), "correlation"] for row in
+                             adds.itertuples()])
+    ran = frame[frame["kind"].isin(["kernel", "copy", "memset"]) & frame["correlation"].isin(inside)]
+    return dict(count=len(ran), cpu_ms=round(float((adds["end"] - adds["begin"]).sum()) / 1e3, 2),
+                gpu_ms=round(float((ran["end"] - ran["begin"]).sum()) / 1e3, 2))
 
 def _busy_spans(ran: np.ndarray) -> list[list[float]]:
     "Begin and end of the stretches, in columns of `_SPAN_MS`, that are busy for more than half."

@@ -19,7 +19,7 @@ CASES = {
         (dict(off=1.0), "accounts for the peaks up to 1.0 blocks"),
     ],
     "sh12f07": [
-        (ROOM | dict(one_mixed=39.0), "Stage 1 fits: it leaves 21 GB in float32 and 46 with bf16"),
+        (ROOM | dict(one_mixed=39.0), "it holds 63.9 GB in float32 and 39.0 with bf16"),
         (ROOM | dict(one_mixed=90.0), "Stage 1 takes 63.9 GB in float32 and 90.0 with bf16 weights, of 85."),
     ],
     "sh12f03": [
@@ -31,7 +31,7 @@ CASES = {
         (dict(said="Kept: 93.0%", low_few=93.0, if_64=92.3, reached=0.374, asked=1_850.0), "so this run does not tell"),
     ],
     "sh12g06": [
-        (dict(source="H100; a table", lost={"7": 7.7, "70": 4.9}), "every model gets slower, by 5 to 8%, though"),
+        (dict(source="H100; a table", lost={"7": 7.7, "70": 4.9}), "every model gets slower, by 4.9 to 7.7%, though"),
         (dict(source="H100; a table", lost={"7": -0.1, "70": 4.9}), "not every model gets slower. (H100; a table)"),
     ],
 }

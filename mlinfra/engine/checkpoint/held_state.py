@@ -271,7 +271,8 @@ class HeldState:
     def state(self) -> dict[str, Any]:
         "Generators, objects, and values that are not what they were at the beginning; tensors are the live ones."
         found = Found(self.roots, self.known)
-        objects = {path: _state_of(one) for path, one in found.objects.items()
+        names = {id(p): name for name, p in _parameters(found).items()}
+        objects = {path: _state_of(one, names) for path, one in found.objects.items()
                    if path not in self.lost or path in self._frozen and self._frozen[path] != _marks(one)}
         for path, kept in objects.items():
             same = _buffers_of(found.objects[path]).items() & self._buffers.get(path, {}).items()
@@ -293,12 +294,13 @@ class HeldState:
     ) -> list[str]:                        # paths that were kept, or are here, and have no counterpart
         "Put everything back."
         found, odd = Found(self.roots, self.known), []
-        for put, name in ((set_generator_state, "generators"), (_load_object, "objects")):
+        load = partial(_load_object, named=_parameters(found))
+        for put, name in ((set_generator_state, "generators"), (load, "objects")):
             if name not in kept: continue
             here, there = getattr(found, name), kept[name]
             odd += sorted((here.keys() ^ there.keys()) - self.lost.keys())
             for path in here.keys() & there.keys():
-                if put is _load_object: self.exchanged += _exchanged(path, here[path], there[path])
+                if put is load: self.exchanged += _exchanged(path, here[path], there[path])
                 put(here[path], there[path])
         self._note_buffers(found)
         for path, (value, where, *replaced) in kept.get("values", {}).items():
@@ -354,13 +356,19 @@ def _exchanged(path: str, thing: Any, kept: Any) -> list[str]:
     names = [name for name in kept.get("constant", ()) if name in now and name in kept["weights"]]
     return [f"{path}.{name}" for name in names if not torch.equal(now[name].cpu(), kept["weights"][name].cpu())]
 
-def _state_of(thing: Any) -> Any:
-    if isinstance(thing, nn.Module): return model_state(thing)
-    return optimizer_state(thing) if isinstance(thing, torch.optim.Optimizer) else thing.state_dict()
+def _parameters(found: Found) -> dict[str, Any]:
+    "Those of all modules, by which the optimizers find their states again."
+    modules = {path: one for path, one in found.objects.items() if isinstance(one, nn.Module)}
+    return {f"{path}.{name}": p for path, module in modules.items() for name, p in module.named_parameters()}
 
-def _load_object(thing: Any, kept: Any) -> None:
+def _state_of(thing: Any, names: Mapping[int, str] = {}) -> Any:
+    if isinstance(thing, nn.Module): return model_state(thing)
+    if not isinstance(thing, torch.optim.Optimizer): return thing.state_dict()
+    return optimizer_state(thing, names) | dict(outside={})  # the modules keep them
+
+def _load_object(thing: Any, kept: Any, named: Mapping[str, Any]) -> None:
     if isinstance(thing, nn.Module): load_model(thing, kept)
-    elif isinstance(thing, torch.optim.Optimizer): load_optimizer_state(thing, kept)
+    elif isinstance(thing, torch.optim.Optimizer): load_optimizer_state(thing, kept, named)
     else: thing.load_state_dict(copy.deepcopy(kept))
 
 def _why_not(thing: Any) -> str:

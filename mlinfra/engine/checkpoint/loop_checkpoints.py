@@ -63,6 +63,7 @@ class LoopCheckpoints(LoopEvents):
         self.remarks = self.folder.remarks
         self._kept: State | None = None
         self._pieces, self._due, self._captured, self._copies = {}, False, 0, HostCopies()
+        self._had, self._left = [], False          # batches of each epoch; whether the last one was left by `break`
 
     # ---- what parallelize tells
 
@@ -78,6 +79,11 @@ class LoopCheckpoints(LoopEvents):
         self._names = {name: _parameter_names(name, one, model) for name, one in self._optimizers.items()}
         self._rates = [name for name, part in self._others() if isinstance(part, LRScheduler)]
         rates = CompositeScheduler([self.parts[name] for name in self._rates])
+        driven = [id(self.parts[name].optimizer) for name in self._rates]
+        for name, one in self._optimizers.items():
+            if hasattr(one.step, "_wrapped_by_lr_sched") and id(one) not in driven: self.folder.warn(
+                f"a learning-rate scheduler of the {name} is not among the parts, and begins anew when the loop goes "
+                "on: LoopCheckpoints(..., scheduler=scheduler) keeps it")
         loop = SimpleNamespace(optimizer=optimizer, scheduler=rates, interval="step", iteration=0)
         self._settings = ResumeSettings(loop, self.override)
         copy_to_host({name: part.state_dict() for name, part in self._others()})  # what cannot be kept is said now
@@ -126,13 +132,19 @@ class LoopCheckpoints(LoopEvents):
 
     def ended(self) -> None:
         "Count the epoch."
+        self._left = not self._loader.latest or not self._loader.latest.last
+        self._had.append(self._loop.iteration - self._position.first + self._left)
         self.epoch += 1
         self._loop.history = _epochs(self.epoch)
 
     def close(self) -> None:
         "Save what was trained since the last save, unless an error has ended the loop; wait for the writing."
         if not self.folder.is_open: return
-        if sys.exc_info()[0] is None and self.step != self._captured: self._save()
+        if sys.exc_info()[0] is None and self.step != self._captured:
+            if self._left and self._had.count(self._had[-1]) == 1: self.folder.warn(
+                f"epoch {self.epoch - 1} was left after {count_text(self._had[-1], 'batch', 'batches')}, and a loop "
+                "that goes on begins the next one: without close() it goes on within it, from the last save")
+            self._save()
         self.folder.wait()
         self.folder.tell(self.remarks)
         self.folder.release()

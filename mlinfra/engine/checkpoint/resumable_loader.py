@@ -10,12 +10,14 @@ import multiprocessing
 import pickle
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, get_worker_info
+import numpy as np
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
@@ -26,7 +28,7 @@ from ..train.history import add_remarks
 from ..train.observers import TrainingRun
 
 # %% auto #0
-__all__ = ['loader_shape', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState', 'current_epoch']
+__all__ = ['loader_shape', 'subset_mark', 'draws_nothing', 'skipping', 'WorkerStates', 'LoaderState', 'current_epoch']
 
 # %% ../../../nbs/engine/checkpoint/resumable_loader.ipynb #c0d0b005
 def loader_shape(
@@ -39,11 +41,24 @@ def loader_shape(
 
 def _order(loader: Any) -> str | None:
     "What draws the order, in words."
+    loader = getattr(loader, "loader", loader)  # of which ranks take parts, as of its batches
     batches, drawn = getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
-    if drawn is None or batches is not None and type(batches) is not BatchSampler: drawn = batches
+    batches = getattr(batches, "batches", batches)
+    if batches is not None: drawn = batches.sampler if type(batches) is BatchSampler else batches
     shuffle = getattr(loader if drawn is None else drawn, "shuffle", None)
     words = [type(drawn).__name__] * (drawn is not None) + [f"shuffle={shuffle}"] * isinstance(shuffle, bool)
     return ", ".join(words) or None
+
+def subset_mark(data: Any) -> str | None:
+    "What tells which samples a Subset has, as random_split makes it; None: it is none."
+    parts = getattr(data, "datasets", None) if isinstance(data, ConcatDataset) else [data]
+    marks = []
+    for part in parts:
+        while isinstance(part, Subset):
+            try: marks.append(zlib.crc32(np.asarray(part.indices, np.int64).tobytes()))
+            except (TypeError, ValueError): pass  # of keys that are no numbers
+            part = part.dataset
+    return f"#{zlib.crc32(repr(marks).encode()):08x}" if marks else None
 
 def _length(thing: Any) -> int | None:
     try: return len(thing)
@@ -161,6 +176,7 @@ class LoaderState:
         self.epoch = self.first = -1                # which that is, and its first iteration
         self.remarks: list[str] = []
         self._held: HeldState | None = None
+        self._subset: list[Any] = []                # which samples there were at the beginning
         self._workers: WorkerStates | None = None
         self._kept: dict[str, Any] | None = None    # to be gone on with
         self._after: dict[str, Any] | None = None   # random states to go on with
@@ -172,6 +188,7 @@ class LoaderState:
         "Ask the run's loader for batches."
         prepare, self.prepare = self.prepare, lambda run: None
         prepare(run)
+        self._shape(run.loader)
         self._held = self._held or HeldState({"": run.loader})
         if self._kept is not None: return self._reopen(run)
         held, workers = copy.deepcopy(self._held.state()), self._worker_states()
@@ -190,7 +207,11 @@ class LoaderState:
         return dict(inside=inside, steps=steps, batches=steps * run.accumulation,
                     openings=[self.opening] if inside else [], own=None if stateful is None else stateful(),
                     held=self.held(run.loader), workers=None if inside else self._worker_states(),
-                    accumulation=run.accumulation, shape=loader_shape(run.loader))
+                    accumulation=run.accumulation, shape=self._shape(run.loader))
+
+    def _shape(self, loader: Any) -> dict[str, Any]:
+        self._subset = self._subset or [subset_mark(getattr(loader, "dataset", None))]  # later on, `held` has it
+        return loader_shape(loader) | dict(subset=self._subset[0])
 
     @property
     def large(self) -> list[str]:
@@ -216,12 +237,14 @@ class LoaderState:
         self._kept, self._after, run.begun, run.open = kept, after, kept["steps"], self.open
 
     def _compare(self, run: Any, kept: dict[str, Any]) -> None:
-        now = loader_shape(run.loader)
-        before = dict(order=now["order"]) | kept["shape"]  # earlier versions did not keep it
+        now = self._shape(run.loader)
+        before = {name: now[name] for name in ("order", "subset")} | kept["shape"]  # earlier versions did not keep them
         now["accumulation"], before["accumulation"] = run.accumulation, kept["accumulation"]
         other = [f"{name} {_shown(before[name])} -> {_shown(now[name])}" for name in now if now[name] != before[name]]
         if not other: return
         words = f"the loader is not the one of the saved run: {', '.join(other)}"
+        if now["subset"] != before["subset"]:
+            words += " (random_split draws a subset anew unless its generator is seeded)"
         told = kept["own"] is not None or all(now[name] == before[name] for name in now if name != "workers")
         if kept["inside"] and not told:
             raise ValueError(f"{words}: the rest of the epoch that had begun would be other samples; "

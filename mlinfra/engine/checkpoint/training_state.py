@@ -293,6 +293,8 @@ def restore_checkpoint(
     "Put everything back that belongs to this rank. ValueError before anything is changed."
     rank, world_size = rank_and_world_size()
     first = pieces.of(0, ["pieces", "loader"]).parts
+    if "loader" not in first:
+        raise ValueError(f"{pieces.folder.parent} holds checkpoints of a loop, not of fit: give another folder")
     kept = first.get("pieces", dict(kind="replicas", rank=0, ranks=1))
     _check_kind(run, kept, world_size, first["loader"]["inside"] and not next_epoch)
     live, remarks = _live_tensors(run), []

@@ -14,7 +14,7 @@ from torch import nn
 from ..base.checks import boolean
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import write_whole
-from .checkpoint_files import Checkpoint, RankStates, checkpoint_at, latest
+from .checkpoint_files import MANIFEST, Checkpoint, RankStates, checkpoint_at, latest
 from .object_state import fit_names, load_model, named_weights, plain_names
 from .training_state import model_changes
 
@@ -84,7 +84,8 @@ def _header(path: Path) -> dict[str, str] | None:
 def _newest(path: Path) -> Path:
     "The checkpoint that a folder is, or the newest whole one in it."
     found = latest(path)
-    if found is None and step_folders(path): raise ValueError(f"{path} holds no whole checkpoint")
+    if found is None and (step_folders(path) or not (path / MANIFEST).exists()):
+        raise ValueError(f"{path} holds no whole checkpoint")
     return path if found is None else found.path
 
 def best(

@@ -38,8 +38,16 @@ def fsdp(
     offload = CPUOffloadPolicy(pin_memory=device != "cpu") if on_host else OffloadPolicy()
     wrap = partial(fully_shard, mesh=mesh, reshard_after_forward=reshard, mp_policy=narrow, offload_policy=offload)
     done: set[nn.Module] = set()
-    for name in [*filter(None, blocks_of(model, blocks)), ""]: _wrap_by_dtype(model.get_submodule(name), wrap, done)
+    for name in filter(None, blocks_of(model, blocks)):
+        for part in _called(model.get_submodule(name)): _wrap_by_dtype(part, wrap, done)
+    _wrap_by_dtype(model, wrap, done)
     return model
+
+def _called(module: nn.Module) -> Iterator[nn.Module]:
+    "The module, or if nothing calls it, as a ModuleList of layers, those in it."
+    if type(module).forward is not nn.Module.forward: yield module
+    else:
+        for part in module.children(): yield from _called(part)
 
 def _check_recurrent(model: nn.Module) -> None:
     found = next(((name, m) for name, m in model.named_modules() if isinstance(m, nn.RNNBase)), None)

@@ -240,9 +240,27 @@ def quantize_static(
     def work(before: str, after: str, beside: bool) -> None:
         from onnxruntime.quantization import QuantType, quantize_static as theirs
         theirs(before, after, _reader(parts), per_channel=True, reduce_range=seven_bits,
-               activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, use_external_data_format=beside)
+               activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, use_external_data_format=beside,
+               nodes_to_exclude=_masking(before))
     for part in parts: model(**part)  # what does not fit is said now
     return _quantized(source, path, work, threads)
+
+_HUGE = 1e4  # in a constant: a mask's -10,000 or -inf, beside which 8 bits would leave nothing of attention's scores
+_BOUND = "Softmax", "Sigmoid", "Tanh", "Clip", "Min", "Max"  # whose outputs are small again
+_PRODUCTS = "MatMul", "Gemm", "Conv"
+
+def _masking(before: str) -> list[str]:
+    "The nodes that a mask of huge numbers goes through, up to the softmax: they stay in floats."
+    import onnx
+    graph, found = onnx.load(before, load_external_data=False).graph, []
+    kinds = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE
+    huge = {held.name for held in graph.initializer if held.data_type in kinds and not held.external_data
+            and (abs(onnx.numpy_helper.to_array(held)) >= _HUGE).any()}
+    for node in graph.node:  # in the order in which they are computed
+        if node.op_type in _PRODUCTS or not huge.intersection(node.input): continue
+        found.append(node.name)
+        if node.op_type not in _BOUND: huge.update(node.output)
+    return found
 
 def _parts(model: OnnxModel, calibration: Any) -> Iterator[dict[str, torch.Tensor]]:
     "Batches of at most 64, by the names of the file's inputs."

@@ -197,7 +197,8 @@ def _checked(job: JobFields) -> dict[str, Any]:
     check_resources(found["directives"], gpus, found["gpu_type"], "memory_gb" in found)
     found |= {name: _line(name, getattr(job, name)) for name in ("data", "folder")}
     for name in ("data", "folder"):
-        if (found[name] or "").startswith("~"): raise ValueError(f"{name} must be a whole path, got {found[name]!r}")
+        if re.match(r"~|\$\{?[A-Za-z_]", found[name] or ""): raise ValueError(
+            f"{name} must be a whole path, got {found[name]!r}: it is taken as it is, and no shell fills it in")
     return found | dict(
         image=_line("image", job.image, r"[\w./:@#+~][\w./:@#+~-]*", 1_000),
         partition=_line("partition", job.partition, r"[A-Za-z0-9_.][A-Za-z0-9_.,-]*", 200),

@@ -123,7 +123,8 @@ class StopNotice:
         self.checkpointer, self.grace_seconds = checkpointer, positive_float("grace_seconds", grace_seconds)
         self.notice_url = None if notice_url is None else check_notice_url(notice_url)
         self.poll_seconds = positive_float("poll_seconds", poll_seconds)
-        self.signals = [signal.Signals[one_of("signals", name, signal.Signals.__members__)] for name in signals]
+        names = [getattr(one, "name", one) for one in signals]  # of signal.SIGTERM, too
+        self.signals = [signal.Signals[one_of("signals", name, signal.Signals.__members__)] for name in names]
         if checkpointer is not None and not callable(getattr(checkpointer, "save_soon", None)):
             raise ValueError(f"checkpointer must have a method save_soon, got {checkpointer!r}")
         self.notice: Notice | None = None    # the one that stopped the run

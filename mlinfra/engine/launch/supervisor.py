@@ -113,7 +113,7 @@ class _Child:
     "The command, running."
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Any):
         self.word, self.begun, self.started = secrets.token_hex(8), time.monotonic(), time.time()
-        environment = {**os.environ, **environment, _MARK: self.word}
+        environment = {**os.environ, **{name: str(value) for name, value in environment.items()}, _MARK: self.word}
         self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log and subprocess.STDOUT,
                                         start_new_session=True)
 

@@ -278,6 +278,8 @@ def parallelize(
     events.restore(model, optimizer)
     with ExitStack() as undo:
         undo.callback(events.close)
+        held = {id(p) for group in getattr(optimizer, "param_groups", ()) for p in group["params"]}
+        holds_all = all(id(p) in held for p in model.parameters() if p.requires_grad)
         choice = StrategyChoice(how, f"{how} was asked for.", None)
         if how == "auto": choice = choose_strategy(model, loader, optimizer, place, count, bool(divided))
         strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
@@ -285,7 +287,7 @@ def parallelize(
             loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
         if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
         (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
-        loop = RankLoop(strategy, ranked, count, reduction)
+        loop = RankLoop(strategy, ranked, count, reduction, optimizer if holds_all else None)
         hooks = member.hooks if member is not None else ExitStack()
         hooks.callback(loop.open())
         if member is not None: member.left_early = lambda: ranked.latest is not None and not ranked.latest.last
@@ -326,7 +328,7 @@ def _check_agreed(model: nn.Module, loader: Any, how: str, accumulation: int, di
 def _sample_or_none(loader: Any) -> Any:
     "Some samples for each rank; None where the loader is a stream, or reads samples in its workers only."
     if getattr(loader, "batch_size", None) is None or loader_kind(loader) == "iterable": return None
-    try: return sample_batch(loader, 2 * rank_and_world_size()[1])
+    try: return sample_batch(loader, max(2 * rank_and_world_size()[1], min(loader.batch_size, 16)))
     except Exception: return None  # the loop will say it, if it is an error there
 
 def _strategy_for(how: str, model: nn.Module, loader: Any, place: torch.device, micro_batches: int | None,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import nn
 from ..dist.process_group import rank_and_world_size
 
 # %% auto #0
-__all__ = ['RankState', 'rank_state', 'disagreement', 'check_agreed']
+__all__ = ['RankState', 'some_values', 'factor', 'settings_of', 'rank_state', 'disagreement', 'check_agreed']
 
 # %% ../../../nbs/engine/parallel/rank_agreement.ipynb #ra000005
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class RankState:
     sums:dict[tuple[str, str], tuple[float, float, float]]  # (kind, name) -> sum, sum of magnitudes, tolerance
     divisors:tuple[float, ...]|None=None                 # of the loss, for each sample; None: nobody has looked
     problem:str=""                                       # of the loss, of which one rank can tell
+    factors:dict[str, float|None]=field(default_factory=dict)  # by which the loop has multiplied each gradient
 
 def _sums(tensor: torch.Tensor) -> tuple[float, float, float]:
     "The sum of a tensor, that of its magnitudes, and what rounding may change in it."
@@ -36,21 +37,44 @@ def _sums(tensor: torch.Tensor) -> tuple[float, float, float]:
     total, size = torch.stack([values.sum(), values.abs().sum()]).tolist()
     return total, size, 64 * spacing * size
 
+def some_values(
+    tensor:torch.Tensor,
+) -> torch.Tensor:
+    "A copy of up to a thousand of its values."
+    flat = (tensor.coalesce().values() if tensor.is_sparse else tensor).detach().reshape(-1)
+    return flat[::max(1, flat.numel() // 1000)].clone()
+
+def factor(
+    before:torch.Tensor|None,   # some values of a gradient
+    now:torch.Tensor,           # the gradient
+) -> float|None:                # None: it is no multiple of what it was
+    "By what a gradient was multiplied."
+    if before is None or before.shape != (values := some_values(now)).shape or not bool(before.any()): return None
+    spacing, before, values = 64 * torch.finfo(values.dtype).eps, before.double(), values.double()
+    found = float((before * values).sum() / before.square().sum())
+    return found if float((values - found * before).abs().max()) <= spacing * float(values.abs().max()) else None
+
+def settings_of(
+    optimizer:torch.optim.Optimizer,
+) -> dict[str, Any]:
+    "The settings of its groups, as they can be compared and sent."
+    return {f"{key} of group {i}": _number(value) for i, group in enumerate(optimizer.param_groups)
+            for key, value in group.items() if key != "params"}
+
 def rank_state(
     model:nn.Module,                    # of which each rank has a copy, or shards
     optimizer:torch.optim.Optimizer,    # of its parameters
 ) -> RankState:
     "What this rank has before a step of the optimizer."
-    settings, sums, names = {}, {}, {id(p): name for name, p in model.named_parameters()}
-    for i, group in enumerate(optimizer.param_groups):
-        settings |= {f"{key} of group {i}": _number(value) for key, value in group.items() if key != "params"}
+    sums, names = {}, {id(p): name for name, p in model.named_parameters()}
+    for group in optimizer.param_groups:
         for p in group["params"]:
             if hasattr(p, "full_tensor"): continue  # a shard
             sums["weights", names.get(id(p), "")] = _sums(p)
             if p.grad is not None: sums["gradient", names.get(id(p), "")] = _sums(p.grad)
     for name, buffer in model.named_buffers():
         if not hasattr(buffer, "full_tensor"): sums["buffer", name] = _sums(buffer)
-    return RankState(settings, sums)
+    return RankState(settings_of(optimizer), sums)
 
 def _number(value: Any) -> Any:
     "A setting as it can be compared and sent."
@@ -80,13 +104,29 @@ def disagreement(
         mine, theirs = one.settings.get(key), other.settings.get(key)
         if mine == theirs or mine != mine and theirs != theirs: continue
         return (f"{key} of the optimizer is {mine} on rank 0 and {theirs} on rank {rank}: what sets it looks at this "
-                "rank's own loss. Give a scheduler the loss of all ranks, run.mean(loss)")
+                "rank's own loss, or at its part of the weights or gradients. Give a scheduler the loss of all ranks, "
+                "run.mean(loss), and take norms by torch.nn.utils, which are over all ranks")
+    if words := _scaled_apart(one.factors, other.factors, rank): return words
     for kind in ("buffer", "weights", "gradient"):
         for key in [key for key in one.sums.keys() | other.sums.keys() if key[0] == kind]:
             if _same(one.sums.get(key), other.sums.get(key)): continue
             name = f"the buffer {key[1]}" if kind == "buffer" else f"the {kind} of {key[1]}"
             return f"{name} is not the same on rank 0 and rank {rank}: {_WHY[kind]}".replace("weights of", "weight")
     return ""
+
+def _scaled_apart(one: dict[str, float | None], other: dict[str, float | None], rank: int) -> str:
+    "What is wrong if ranks that have parts of a model have multiplied them by different numbers."
+    mine, theirs = ({name: x for name, x in factors.items() if x is not None} for factors in (one, other))
+    pairs = [(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()]
+    if not pairs and mine and theirs and all(math.isclose(max(x.values()), min(x.values()), rel_tol=1e-3)
+                                             for x in (mine, theirs)):
+        pairs = [(max(mine.values()), max(theirs.values()))]  # each rank has other parameters: one number for all
+    apart = [pair for pair in pairs if not math.isclose(*pair, rel_tol=1e-3)]
+    if not apart: return ""
+    return (f"the loop has multiplied gradients by {apart[0][0]:.4g} on rank 0 and by {apart[0][1]:.4g} on rank "
+            f"{rank}: each rank has a part of them, and .norm() is of that part. Clip with "
+            "torch.nn.utils.clip_grad_norm_, whose norm is over all ranks; where some layers shall learn more slowly, "
+            "give them a learning rate of their own")
 
 _DIVIDED = ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
             "positives, of those that a mask keeps): the mean over the ranks would not be the loss of the whole batch. "

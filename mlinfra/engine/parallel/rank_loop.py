@@ -26,12 +26,12 @@ from torch.optim.swa_utils import AveragedModel
 
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
-from .rank_agreement import check_agreed, rank_state
+from .rank_agreement import RankState, check_agreed, factor, rank_state, settings_of, some_values
 from .loss_terms import (
     MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
-    BatchWeight, counted_targets, gather_rows, hides_outputs, output_tensors, weigh_inputs, weigh_outputs)
+    BatchWeight, counted_targets, gather_rows, hides_outputs, kept_numbers, output_tensors, weigh_inputs, weigh_outputs)
 from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
@@ -85,6 +85,7 @@ def _backward_of_ranks(tensors: Any, *args: Any, **kw: Any) -> None:
     "PyTorch's own, after a look at what the loss does with the samples."
     for loop in list(_open): loop.look(tensors)
     _backward(tensors, *args, **kw)
+    for loop in list(_open): loop.note_gradients()
 
 class RankLoop:
     "What the ranks do around a loop of the user: around each batch, each call of the model, each step of an optimizer."
@@ -94,7 +95,9 @@ class RankLoop:
         loader:RankLoader,          # which knows the shares
         accumulation:int=1,         # micro-batches of a step
         reduction:str="mean",       # of the user's loss over the samples: "mean" or "sum"
+        compared:torch.optim.Optimizer|None=None,  # holds all that is trained: every rank has a part of its steps
     ):
+        self.compared = compared
         self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
         self.reduction, self.synced, self.taken = reduction, True, 0  # batches since the last step
         self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
@@ -103,9 +106,11 @@ class RankLoop:
         self.called, self.unchecked = False, 2  # steps before which the ranks compare what they have
         self.outputs: list[torch.Tensor] = []   # of the model, for the batch, while a loss of it is looked at
         self.inner: list[Any] = []              # nodes where they are made, from which the model may make a loss itself
+        self.numbers: list[Any] = []            # and those of single numbers that it makes of a batch
         self.counted: list[Any] = []            # nodes of the graph where a mean over all ranks' targets is made
         self.chained = self.gathered = False    # a model's outputs go into a model; or to all ranks
         self.divisors, self.problem = None, ""  # of the losses since the last step
+        self.before: dict[str, torch.Tensor] = {}  # some values of gradients, as backward has left them
         loader.around = _within(loader.around, self.batch)
 
     def open(self) -> Callable[[], Any]:
@@ -143,7 +148,10 @@ class RankLoop:
         if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
         if looked: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
         out = weigh_outputs(out, self.weight)
-        if looked: self.outputs += output_tensors(out)
+        if looked:
+            self.outputs += output_tensors(out)
+            kept = kept_numbers(self.strategy.model)
+            self.numbers += [x.grad_fn for x in (*output_tensors(out), *kept) if not x.dim()]
         return out
 
     def gather(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -166,6 +174,8 @@ class RankLoop:
         rows = share.rows[1] - share.rows[0] or share.own
         own = [x for x in self.outputs if x.dim() and len(x) == rows and x.is_floating_point()]
         for loss in losses:
+            made = self.loader.weight is None and self.strategy.numbers(self.reduction)
+            if made and loss_terms(loss, self.numbers): self.problem = self.problem or made
             if not self.problem and not any(loop.chained for loop in loops):
                 reached = [(one, one.reached) for one in (self.weight, *self.waiting)]
                 if mixes_samples(loss, own): self.problem = MIXED
@@ -177,6 +187,12 @@ class RankLoop:
             self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, share.own)}))
             if self.loader.weight is None and rows > 1:
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation)
+
+    def note_gradients(self) -> None:
+        "Keep some values of the gradients, where ranks have parts of them: what the loop does with them is compared."
+        if not self.unchecked or self.compared is None or not self.strategy.whole_batches: return
+        self.before = {name: some_values(p.grad) for name, p in self.strategy.own_parameters().items()
+                       if p.grad is not None}
 
     def _check_loader(self) -> None:
         "ValueError where the model is called in a loop over another loader than its own."
@@ -206,6 +222,7 @@ class RankLoop:
                                         self.strategy.guarded)
         self.strategy.counts, self.taken = share.own > 0, self.taken + 1
         self.outputs, self.inner, self.counted, self.chained, self.gathered = [], [], [], False, False
+        self.numbers = []
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
             if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
@@ -215,7 +232,7 @@ class RankLoop:
             try: yield
             finally:  # a graph that is kept here would keep this loop
                 self.weight, self.strategy.counts = BatchWeight(1.0), True
-                self.outputs, self.inner, self.counted = [], [], []
+                self.outputs, self.inner, self.counted, self.numbers = [], [], [], []
         if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
 
     def _weigh_parameters(self, weight: BatchWeight, value: float) -> Callable[[], None]:
@@ -237,8 +254,16 @@ class RankLoop:
         share = self.loader.share
         return share is None or share.last or self.accumulation == 1 or self.taken >= self.accumulation
 
+    def _compare_parts(self) -> None:
+        "What the loop has done with the parts of gradients and with the settings; of a rank that has none, too."
+        self.unchecked -= 1
+        factors = {name: factor(self.before.get(name), p.grad)
+                   for name, p in self.strategy.own_parameters().items() if p.grad is not None}
+        check_agreed(RankState(settings_of(self.compared), {}, factors=factors))
+
     def before_step(self, optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> tuple[tuple, dict] | None:
         "What an optimizer of the model needs before its step; errors say why it may not step."
+        if self.unchecked and self.strategy.whole_batches and optimizer is self.compared: self._compare_parts()
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         if self.checked.get(optimizer) != count and not self._adopted(optimizer): return self._pass(optimizer)
         self.checked[optimizer] = count

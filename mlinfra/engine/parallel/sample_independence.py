@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,10 @@ from ..dist.process_group import rank_and_world_size
 from ..dist.sync_batch_norm import can_synchronise
 from ..loading.loader_surgery import preserve_rng_state
 from .batch_share import batch_rows, cut_rows
+from .sample_weights import additive_means, kept_numbers
 
 # %% auto #0
-__all__ = ['CopyAnswer', 'answer', 'dependence', 'micro_batch_dependence', 'check_samples_apart']
+__all__ = ['CopyAnswer', 'answer', 'dependence', 'micro_batch_dependence', 'number_problem', 'check_samples_apart']
 
 # %% ../../../nbs/engine/parallel/sample_independence.ipynb #si000005
 @dataclass(frozen=True)
@@ -116,6 +117,48 @@ def micro_batch_dependence(
     if (size := _rows(batch)) < 2: return ""
     halves = [cut_rows(batch, (0, size // 2)), cut_rows(batch, (size // 2, size))]
     return dependence(answer(model, [batch]), answer(model, halves), slice(0, size))
+
+def number_problem(
+    model:nn.Module,   # with the same weights on all ranks
+    batch:Any,         # some samples, the same on all ranks
+    reduction:str,     # of the loss: "mean" or "sum"
+) -> str:              # empty if there is none, or nobody knows
+    "Why a single number that the model computes from a batch, as its loss, is not that of the ranks' parts."
+    half = _rows(batch) // 2
+    if half < 1 or (twin := _twin(model)) is None: return ""
+    wholes = [cut_rows(batch, rows) for rows in ((0, 2 * half), (0, half), (half, 2 * half))]
+    for form in (_called, _called_with_all):
+        try: found = [_numbers(twin, form, part, size) for part, size in zip(wholes, (2 * half, half, half))]
+        except Exception: continue  # the loop calls the model in another way
+        if len({len(one) for one in found}) > 1 or None in found: continue
+        for whole, one, other in zip(*found):
+            means, sums = (_near(whole, of, 1000) for of in ((one + other) / 2, one + other))
+            if means and (reduction == "mean" or _near(one, other, 1000)) or sums and reduction == "sum": continue
+            adds_up = sums and bool(one) and bool(other)  # of a part with nothing to count nobody knows
+            return (_SUMMED if adds_up else _OTHERWISE if reduction == "mean" or not means else _AVERAGED).format(
+                type(model).__name__)
+    return ""
+
+_SUMMED = ("{} makes a number of a batch that is a sum over the samples, and the mean over the ranks would divide it: "
+           "say reduction=\"sum\" to parallelize if all of the loss is a sum, or let the model divide it by len(x)")
+_AVERAGED = ("{} makes a number of a batch that is a mean over the samples, and reduction=\"sum\" adds up the ranks' "
+             "means: leave reduction out, or multiply the mean by the samples, len(x)")
+_OTHERWISE = ("{} makes a number of a batch that is not its mean over the samples (a mean over a mask, a root, a "
+              "balance of experts), and a rank has a part of them. Pass weight=, which tells what a loss divides by, "
+              "have the model return what it has of each sample and make the loss of run.gather(...) in the loop, or "
+              "take how=\"tensor\" or how=\"pipeline\", whose ranks have whole batches")
+
+def _called_with_all(model: nn.Module, batch: Any) -> Any:
+    "The outputs of a model that takes the labels, too."
+    return model(*batch) if isinstance(batch, (tuple, list)) and len(batch) > 1 else None
+
+def _numbers(twin: nn.Module, form: Callable[[nn.Module, Any], Any], batch: Any, samples: int) -> list | None:
+    "The single numbers that a copy returns or keeps; None if it draws random numbers."
+    with preserve_rng_state(), torch.no_grad(), additive_means(samples):
+        before = torch.get_rng_state()
+        out = form(twin, batch)
+        found = [x for x in tree_leaves(out) if isinstance(x, torch.Tensor) and not x.dim() and x.is_floating_point()]
+        return [*found, *kept_numbers(twin)] if torch.equal(before, torch.get_rng_state()) else None
 
 def check_samples_apart(
     model:nn.Module,   # with the same weights on all ranks

@@ -20,7 +20,8 @@ from .batch_share import Share
 from ..train.counted_means import target_count
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'weigh_inputs', 'counted_targets', 'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'kept_numbers', 'weigh_inputs', 'additive_means',
+           'counted_targets', 'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -105,6 +106,13 @@ def hides_outputs(
     return any(_computed(value) and not {f"{name}_v", f"{name}_orig"} & set(layer._parameters)  # of a weight norm
                for layer in model.modules() for name, value in vars(layer).items())
 
+def kept_numbers(
+    model:nn.Module,
+) -> list[torch.Tensor]:
+    "The single numbers that layers keep as attributes, as the loss that balances experts."
+    found = [value for layer in model.modules() for value in vars(layer).values()]
+    return [x for x in found if isinstance(x, torch.Tensor) and not x.dim() and x.is_floating_point()]
+
 def weigh_inputs(
     inputs:Any,            # tensors in any nesting
     weight:BatchWeight,    # of the outputs' gradients
@@ -142,6 +150,22 @@ def _counting(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
         nodes.append(loss.grad_fn)
         return loss
     return counted
+
+@contextmanager
+def additive_means(
+    samples:int,   # that the model is tried on
+) -> Iterator[None]:
+    "Within, a cross entropy divides by the samples: in a run its targets are counted over all ranks."
+    def divided(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def summed(inputs: Any, target: Any, weight: Any, reduction: int, *rest: Any) -> torch.Tensor:
+            if reduction != _MEAN: return original(inputs, target, weight, reduction, *rest)
+            return original(inputs, target, weight, 2, *rest) / samples
+        return summed
+    before = {name: getattr(torch._C._nn, name) for name in _NAMES}
+    for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, divided(original))
+    try: yield
+    finally:
+        for name, function in before.items(): setattr(torch._C._nn, name, function)
 
 @contextmanager
 def counted_targets(

@@ -22,7 +22,7 @@ from ..train.batches import to_device
 from ..dist.gradient_average import GradientAverage
 from ..dist.process_group import rank_and_world_size
 from ..dist.sync_batch_norm import synchronise_batch_norms
-from .sample_independence import check_samples_apart
+from .sample_independence import check_samples_apart, number_problem
 from ...sharding import fsdp, fsdp_optimizer
 
 # %% auto #0
@@ -50,6 +50,7 @@ class ParallelStrategy:
         device:torch.device,  # of this rank
     ):
         self.model, self.device, self.counts = model, device, True
+        self.numbers: Callable[[str], str] = lambda reduction: ""  # what is wrong with those that it makes of a batch
         self.kind = type(getattr(model, "_orig_mod", model)).__name__  # before anything is wrapped
         if self.how != "none": check_unhooked(dict(model.named_parameters()))
         self.names = WeakTensorKeyDictionary({p: name for name, p in model.named_parameters()})  # as they were
@@ -219,14 +220,18 @@ def broadcast_weights(
         dist.broadcast(on_device, 0)
         tensor.data.copy_(on_device)
 
-def _try(model: nn.Module, sample: Any) -> None:
+def _try(model: nn.Module, sample: Any) -> Callable[[str], str]:  # what is wrong with a number that it makes of a batch
     "ValueError where the model does not compute each sample by itself."
     for name, layer in model.named_modules():
         if getattr(layer, "max_norm", None) is None or not isinstance(layer, (nn.Embedding, nn.EmbeddingBag)): continue
         raise ValueError(f"{name} has max_norm, by which a forward pass changes the rows that it looks up, and each "
                          "rank looks up those of its own samples: leave max_norm out, and limit the rows of the weight "
                          "after optimizer.step(), under torch.no_grad()")
-    if sample is not None: check_samples_apart(model, to_device(sample, next(model.parameters()).device))
+    if sample is None: return lambda reduction: ""
+    placed = to_device(sample, next(model.parameters()).device)
+    check_samples_apart(model, placed)
+    found = {reduction: number_problem(model, placed, reduction) for reduction in ("mean", "sum")}
+    return found.__getitem__
 
 class DDPStrategy(ParallelStrategy):
     "Data parallelism: each rank has the model, and gradients are averaged."
@@ -244,7 +249,7 @@ class DDPStrategy(ParallelStrategy):
     def wrapped(self) -> nn.Module:
         "The same model, with the weights of rank 0."
         broadcast_weights(self.model, self.device)
-        _try(self.model.to(self.device), self.sample)
+        self.numbers = _try(self.model.to(self.device), self.sample)
         synchronise_batch_norms(self.model, lambda: self.counts)
         self.average = GradientAverage(self.model, self.device)
         return self.model
@@ -295,7 +300,7 @@ class FSDPStrategy(ParallelStrategy):
             raise ValueError(f"{scalar} is a parameter without a dimension, which fsdp cannot divide: make it of shape "
                              "(1,), or use ddp")
         broadcast_weights(self.model, self.device)
-        _try(self.model, self.sample)
+        self.numbers = _try(self.model, self.sample)
         synchronise_batch_norms(self.model, lambda: self.counts)
         warnings.filterwarnings("ignore", "Found a non-scalar tensor with numel=1", UserWarning)  # of `around`
         with warnings.catch_warnings():

@@ -97,12 +97,24 @@ class UnrelatedLabels(_Course):
         super().begin(facts)
         self._valid: list[tuple[float, float]] = []
         self._moves: list[float] = []
+        self._shifted: tuple[int | None, ...] = ()
 
     def on_tensors(self, look: TensorStats) -> None:
         "How fast the weights move."
         ratios = [p.update_ratio for p in look.parameters
                   if len(p.shape) > 1 and p.update_ratio is not None and math.isfinite(p.update_ratio)]
         if ratios: self._moves = [*self._moves, median(ratios)][-40:]
+
+    def on_update(self, look: Any) -> None:
+        "Whether a language model's labels are its input, or stand too far from it: three updates in a row."
+        self._shifted = (*self._shifted, look.shift)[-3:]
+        self.facts.more |= look.shift in (0, 2) and len(self._shifted) < 3
+        if self.findings or self._shifted not in ((0,) * 3, (2,) * 3): return
+        what, cure = (("tokens that the model gets in the same places: it need only copy them", "Compare the outputs "
+                       "of ids[:, :-1] with ids[:, 1:]; if the model shall say its input again, it is meant so")
+                      if look.shift == 0 else ("tokens two places later: they are shifted twice, as by the data set "
+                                               "and by the loss", "Shift them once"))
+        self.found(look.step, f"the labels are the {what}", cure, cost=1.0, remark=True, shift=look.shift)
 
     def _entropy(self) -> float | None:
         "None: it is not a cross entropy, or too few labels are known."

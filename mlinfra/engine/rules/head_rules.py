@@ -24,8 +24,9 @@ class ProbabilitiesAsLogits(Rule):
                        cost=0.5)
         elif look.raw:
             what = "logits" if look.raw == "layer" else "probabilities without the logarithm"
-            self.found(look.step, f"nll_loss takes logarithms of probabilities, and gets the output of a {look.raw}, "
-                       f"which are {what}", "Use cross_entropy on the logits, or log_softmax before it")
+            self.found(look.step, f"{look.taker} takes logarithms of probabilities, and gets the output of a {look.raw}"
+                       f", which are {what}", "Use log_softmax before it" if look.taker == "kl_div" else
+                       "Use cross_entropy on the logits, or log_softmax before it")
         elif look.across:
             self.found(look.step, "nll_loss gets a log_softmax over dimension 0, the samples: the classes of a sample "
                        "do not add up to 1, and its loss depends on the rest of the batch",

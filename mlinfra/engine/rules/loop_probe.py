@@ -47,6 +47,9 @@ class UpdateLook:
     norm:float|None             # of all gradients at the update, where `kept` is very small
     frozen:tuple[str, ...]=()   # frozen parameters that it has moved, by gradients that are left
     optimizer:int=0             # its place among those of the run
+    dropped:int=0               # batches whose gradients were thrown away before it
+    scales:tuple[float|None, ...]=()   # by what each micro-batch's mean cross entropy was multiplied; None: not known
+    shift:int|None=None         # how many places after its token each label stands, if labels are tokens of the input
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -94,7 +97,10 @@ class _Updates:
     def __init__(self, optimizer: Any, names: dict[int, str]):
         rows = [p for group in optimizer.param_groups for p in group["params"]
                 if p.requires_grad and p.layout == torch.strided and type(p) in (nn.Parameter, torch.Tensor)]
-        self.small = sorted(rows, key=lambda p: p.numel())[:1]
+        quarter = max(1, len(rows) // 4)
+        parts = [rows, rows[:2], rows[-2:], *(rows[i:i + quarter] for i in range(0, len(rows), quarter))]
+        small = {id(p): p for p in (min(part, key=lambda p: p.numel()) for part in parts if part)}
+        self.small = [p for i, p in enumerate(small.values()) if i == 0 or p.numel() <= 1 << 16]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
         self._all_names, self.all, self.updated = names, rows, False
         self.begin()
@@ -104,14 +110,24 @@ class _Updates:
         self.judged = False
         self.left: dict[int, bool] = {}
         self.came: dict[int, torch.Tensor] = {}
+        self.last: dict[int, tuple[int, torch.Tensor]] = {}  # the latest gradient, and in which batches they came
+        self.steps: set[int] = set()
 
-    def gradient(self, place: int, grad: torch.Tensor) -> None:
+    def gradient(self, place: int, grad: torch.Tensor, step: int) -> None:
         "A gradient comes, and is not yet added to what is there."
         if not self.updated: return
         there, grad = self.small[place].grad, grad.detach()
         old = there is not None and bool(there.any())
         self.left[place] = old and self.left.get(place, True)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
+        self.steps.add(step)
+        if len(self.steps) > 1: self.last[place] = grad.clone()
+
+    def dropped(self) -> int:
+        "The batches whose gradients are not in the update: it has those of the last one alone."
+        pairs = [(self.small[i].grad, grad) for i, grad in self.last.items()]
+        same = [now is not None and bool(now.any()) and torch.equal(now, grad) for now, grad in pairs]
+        return len(self.steps) - 1 if same and all(same) else 0
 
     def keep_frozen(self) -> None:
         "Keep some values of frozen parameters, of which gradients of before are still there."
@@ -129,6 +145,35 @@ class _Updates:
         shares = [float(now.float().norm()) / max(float(came.float().norm()), 1e-30) for now, came in pairs]
         return max(shares, default=None) if all(map(math.isfinite, shares)) else None
 
+def _are_tokens(x: Any) -> bool:
+    "Whether these are rows of whole numbers, as texts are."
+    return isinstance(x, torch.Tensor) and x.dim() == 2 and not x.dtype.is_floating_point and x.dtype != torch.bool \
+        and not x.dtype.is_complex and min(x.shape) > 0 and x.shape[1] >= 8
+
+def _scale_of(grad: torch.Tensor, out: torch.Tensor) -> float | None:
+    "By what the mean cross entropy of a batch was multiplied before its backward pass; None: it is no such loss."
+    rows, came = out[:64].float(), grad[:64].float() * len(grad)
+    chances = rows.softmax(1)
+    low, label = came.min(1)
+    wrong = 1 - chances.gather(1, label[:, None])[:, 0]
+    if not bool((wrong > 0.01).any()): return None
+    scale = float((-low / wrong)[wrong > 0.01].median())
+    target = torch.zeros_like(chances).scatter_(1, label[:, None], 1.0)
+    fits = scale > 0 and bool(((chances - target) * scale - came).abs().max() < 0.02 * scale)
+    return scale if fits else None
+
+def _shift_of(grad: torch.Tensor, tokens: torch.Tensor) -> int | None:
+    "How many places after a token its label stands, in nearly all places that have one; None: they are something else."
+    low, label = grad[:8].min(2)
+    tokens, given = tokens[:8].detach(), low < 0
+    fits = {}
+    for shift in (1, 0, 2):
+        here = given[:, :tokens.shape[1] - shift]
+        same = label[:, :tokens.shape[1] - shift] == tokens[:, shift:]
+        fits[shift] = float(same[here].float().mean()) if int(here.sum()) >= 16 else 0.0
+    best = max(fits, key=lambda shift: fits[shift])  # of equals the first: the next token
+    return best if fits[best] > 0.98 else None
+
 class LoopProbe:
     "Hooks on a model and its optimizers for a few steps."
     def __init__(
@@ -143,6 +188,7 @@ class LoopProbe:
         self._model, self._optimizers = model, list(optimizers)
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
         self._handles, self._calls, self._micro = [], [], []
+        self._scales, self._shift, self._tokens = [], None, None
         self._broken = self._on = self._whole = self._several = False
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
@@ -173,9 +219,9 @@ class LoopProbe:
                 after = lambda *_, s=state: self._after_update(s)
                 keep(optimizer.register_step_post_hook(self._hook(optimizer, after)))
         if self._whole or not whole: return
-        self._whole, self._micro, self._forwards = True, [], 0
+        self._whole, self._micro, self._scales, self._forwards = True, [], [], 0
         if model is not None and self._eager:
-            keep(model.register_forward_pre_hook(self._hook(model, self._before_model)))
+            keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
             keep(model.register_forward_hook(self._hook(model, self._after_model), always_call=True))
         for optimizer, state in zip(self._optimizers, self._states):
             state.begin()
@@ -199,8 +245,9 @@ class LoopProbe:
             self._broken = True
             self._on_failure(error)
 
-    def _before_model(self, *_: Any) -> None:
+    def _before_model(self, args: tuple, kwargs: dict) -> None:
         self._calls.append(None)
+        if len(self._calls) == 1: self._tokens = next(filter(_are_tokens, [*args, *kwargs.values()]), None)
         if len(self._calls) > 1 or self._model.training or any(m.training for _, m in self._noise): return
         self._calls[-1] = _TrainingCalls()
         self._calls[-1].__enter__()
@@ -216,21 +263,30 @@ class LoopProbe:
         if not learns: return
         self._has_learned = True
         self._forwards += 1
-        out = first_floats(output) if self._several else None
-        if out is not None and out.requires_grad and out.dim() > 1:
-            out.register_hook(lambda grad: self._guarded(self._weigh, grad))
+        tokens, self._tokens = self._tokens, None
+        out = first_floats(output) if self._several or tokens is not None else None
+        if out is None or not out.requires_grad or out.dim() < 2: return
+        if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
+        if tokens is not None and out.dim() == 3 and out.shape[:2] == tokens.shape:
+            out.register_hook(lambda grad: self._guarded(self._compare_labels, grad, tokens))
 
     def _size(self, output: Any) -> torch.Tensor | None:
         out = None if self._has_learned else first_floats(output)
         return None if out is None else torch.linalg.vector_norm(
             out.detach(), dtype=torch.float32) / math.sqrt(out.numel())
 
-    def _weigh(self, grad: torch.Tensor) -> None:
+    def _weigh(self, grad: torch.Tensor, out: torch.Tensor) -> None:
         "How much a sample of this micro-batch counts."
-        if self._on: self._micro.append((len(grad), grad.detach().float().flatten(1).norm(dim=1).mean()))
+        if not self._on: return
+        self._micro.append((len(grad), grad.detach().float().flatten(1).norm(dim=1).mean()))
+        self._scales.append(_scale_of(grad.detach(), out) if out.dim() == 2 else None)
+
+    def _compare_labels(self, grad: torch.Tensor, tokens: torch.Tensor) -> None:
+        "Of a cross entropy only the label's output has a negative gradient: is the label a token of the input?"
+        if self._on: self._shift = _shift_of(grad.detach(), tokens)
 
     def _gradient(self, state: _Updates, place: int, grad: torch.Tensor) -> None:
-        self._guarded(state.gradient, place, grad)
+        self._guarded(state.gradient, place, grad, self.step)
 
     def _before_update(self, state: _Updates) -> None:
         "Judge what has come; with a closure it comes later."
@@ -239,17 +295,18 @@ class LoopProbe:
     def _judge(self, state: _Updates) -> None:
         self._several |= self._forwards > 1  # micro-batches are weighed from the next update on
         left = [state.names[i] for i, old in state.left.items() if old]
-        if not (state.left and all(state.left.values())): left = []
         kept, norm = state.kept(), None
         if kept is not None and kept < 1e-5:  # a scale of 256 and more
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
         state.judged, micro = bool(state.came), tuple((n, float(size)) for n, size in self._micro)
         state.keep_frozen()
-        state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state))
+        state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
+                                state.dropped() if len(self._states) == 1 else 0, tuple(self._scales), self._shift)
 
     def _after_update(self, state: _Updates) -> None:
         if state.came and not state.judged: self._judge(state)  # it came in a closure
-        self._micro, self._forwards, self.updates, state.updated = [], 0, self.updates + 1, True
+        self._micro, self._scales, self._shift = [], [], None
+        self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin()
         if look is not None: self._on_update(look)

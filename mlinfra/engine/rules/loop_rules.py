@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import MultiStepLR
+from torch.optim.swa_utils import SWALR
 
 from ..base.text import digits_text
 from .findings import Facts, Rule, plain_name, several
@@ -45,13 +46,20 @@ class ForgottenZeroGrad(Rule):
 class EvalModeTraining(Rule):
     "The model trains in eval mode."
     least_steps = 4
-    _trained, _eval, _times, _layers = False, False, 0, ()
+    _trained, _eval, _times, _layers, _once = False, False, 0, (), frozenset()
 
     def on_forward(self, look: ForwardLook) -> None:
         "In which mode gradients are computed."
         if look.evaluation or not look.learns: return
         self._trained |= look.training
         self._eval, self._layers = not look.training and not look.training_layers, look.eval_layers
+        self._once |= frozenset(look.training_layers)
+        part = [name for name in look.eval_layers if name in self._once]  # with dropout: batch norms may be frozen
+        if not self._eval and any(map(self._is_dropout, part)): self._eval, self._layers = True, tuple(part)
+
+    def _is_dropout(self, name: str) -> bool:
+        return any(plain_name(other) == name and "Dropout" in type(m).__name__
+                   for other, m in self.facts.model.named_modules())
 
     def on_update(self, look: UpdateLook) -> None:
         "Count the updates that follow."
@@ -112,12 +120,14 @@ class TrainingModeEvaluation(Rule):
                    tensor=look.training_layers[0], cost=0.3)
 
 class UnequalMicroBatches(Rule):
-    "Micro-batches of different sizes have the same weight in an update."
+    "Micro-batches of an update do not count as they should: by their sizes, all of them, and divided once."
     needs = ("accumulation",)
-    _times = 0
+    _times, _dropped, _twice = 0, 0, 0
 
     def on_update(self, look: UpdateLook) -> None:
-        "Compare the largest with the smallest."
+        "Compare the largest with the smallest, and what comes with what the update takes."
+        self._ask_dropped(look)
+        self._ask_divided(look)
         rows = [row for row in look.micro_batches if row[1] > 0]
         (few, loud), (many, quiet) = min(rows, default=(1, 1.0)), max(rows, default=(1, 1.0))
         unequal = many >= 3 * few and 0.6 < loud / quiet / (many / few) < 1.7
@@ -128,6 +138,25 @@ class UnequalMicroBatches(Rule):
                    f"sample "
                    f"of the small one counts {loud / quiet:.2g} times as much", "Divide the sum of each loss by the "
                    "number of samples, or tokens, of the whole update", cost=0.3, remark=True, few=few, many=many)
+
+    def _ask_dropped(self, look: UpdateLook) -> None:
+        self._dropped = self._dropped + 1 if look.dropped else 0
+        self.facts.more |= 0 < self._dropped < 3
+        if self._dropped == 3: self.found(
+            look.step, f"an update takes the gradients of its last batch alone: those of the {look.dropped} before it "
+            "were computed and set to zero", "Call zero_grad() once for each update, after step()", cost=0.5,
+            remark=True, dropped=look.dropped)
+
+    def _ask_divided(self, look: UpdateLook) -> None:
+        "Whether each loss is divided by the square of the number of micro-batches."
+        count = len(look.scales)
+        twice = count > 2 and all(one is not None and abs(one * count ** 2 - 1) < 0.02 for one in look.scales)
+        self._twice = self._twice + 1 if twice else 0
+        self.facts.more |= 0 < self._twice < 3
+        if self._twice == 3: self.found(
+            look.step, f"the loss of each of {count} micro-batches is divided by {count ** 2}: it is divided by their "
+            "number twice, and gradients are that much too small", "Divide it once, in the loop or in the function "
+            "that computes it", cost=0.5, remark=True, count=count)
 
 class ClippedWhileScaled(Rule):
     "Gradients are clipped before the loss scale is taken out of them."
@@ -231,7 +260,11 @@ class StoppedEarly(Rule):
     def _look_at_schedules(self) -> None:
         "Whether the schedule of the rate came to its end."
         for one in schedulers_of(self.facts.optimizers):
-            planned, done = planned_steps(one), one.last_epoch
+            planned, done = planned_steps(one), getattr(one, "last_epoch", 0)
+            if done == 0 and self.facts.epochs > 1 and not isinstance(one, SWALR): return self.found(
+                self.facts.steps - 1, f"{type(one).__name__} was made, and its step() was never called: the learning "
+                "rate has stayed as it was", "Call scheduler.step() after each epoch or batch, as its settings count",
+                cost=0.3, remark=True)
             if planned is None or not 0 < done < 0.9 * planned: continue
             rate = max(float(group["lr"]) for group in one.optimizer.param_groups)
             self.found(self.facts.steps - 1, f"{type(one).__name__} was made for {planned} steps and had been called "

@@ -21,7 +21,7 @@ class LossGraph:
     "What the operations next to a loss say."
     step:int
     softmax:str                  # "softmax" or "sigmoid" where a loss that takes logits gets what that makes; else ""
-    raw:str                      # "layer" or "softmax" where nll_loss gets that, and no logarithms; else ""
+    raw:str                      # "layer" or "softmax" where nll_loss or kl_div gets that, and no logarithms; else ""
     broadcast:tuple[tuple[int, ...], tuple[int, ...]]|None   # shape of the output, and what it became
     leaf:bool                    # it has no graph, and yet it asks for a gradient
     classes:bool                 # it is a cross entropy of classes, or of yes and no, for as many samples as labels
@@ -29,6 +29,7 @@ class LossGraph:
     across:bool=False            # log_softmax runs over the samples, and not over the classes
     weighted:tuple[tuple[int, ...], tuple[int, ...]]|None=None   # shape of the losses of samples, and what it became
     width:int=0                  # of how many classes a cross entropy chooses
+    taker:str="nll_loss"         # the loss that gets what `raw` says
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
@@ -90,6 +91,12 @@ def _across(node: Any) -> bool:
     before = next((child for child, _ in node.next_functions if child is not None), None)
     return before is not None and _kind(before) == "LogSoftmax" and before._saved_dim == 0 and len(_given(node)) == 2
 
+def _is_divergence(node: Any, by: str) -> bool:
+    "Whether kl_div has multiplied the target with this: its node is a difference of that from target times logarithm."
+    if _kind(node) != "Sub" or by not in ("", "Sum", "Mean"): return False
+    (entropy, _), (product, _) = node.next_functions
+    return (entropy is None or _kind(entropy) == "Xlogy") and product is not None and _kind(product) == "Mul"
+
 def _given(node: Any) -> tuple[int, ...]:
     "The shape of what a node takes."
     return next((_shape(child, place) for child, place in node.next_functions if child is not None), ())
@@ -107,7 +114,7 @@ def read_loss_graph(
     target:tuple[int, ...]=(),      # the shape of the batch's labels; (): not known
 ) -> LossGraph:
     "Read the nodes next to a loss."
-    root = loss.grad_fn
+    root, loss_name = loss.grad_fn, "nll_loss"
     if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
     twice, raw, broadcast, compared, across, weighted, width = "", "", None, [], False, None, 0
     for node, by in _nodes(root):
@@ -115,6 +122,8 @@ def read_loss_graph(
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
+        if _is_divergence(node, by): raw, loss_name = raw or _NO_LOGARITHMS.get(
+            _before(node.next_functions[1][0]), ""), "kl_div"
         if kind.startswith(("BinaryCrossEntropy", "NllLoss")): compared.append(node)
         if kind.startswith("NllLoss"):
             across, width = across or _across(node), max(width, (0, *_given(node)[1:2])[-1])
@@ -124,4 +133,4 @@ def read_loss_graph(
                   _given(node)[:1] == target[:1] for node in compared)
     values = [_targets(node) for node in compared]
     known = frozenset().union(*values) if values and None not in values else None
-    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width)
+    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width, loss_name)

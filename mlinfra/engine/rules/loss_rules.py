@@ -31,17 +31,16 @@ class ExplodingLoss(Rule):
     follows = ("NonFinite", "ForgottenZeroGrad")
     _first, _count, _high = 0.0, 0, 0
     _before, _jumped = math.inf, False  # jumped: from one step to the next, from far below
-    _width, _labels = 0, 0  # of how many classes the loss chooses, and of how many the labels are, if they are told
+    _width = 0  # of how many classes the loss chooses for each sample
 
-    def on_loss_graph(self, look: Any) -> None: self._width = look.width
-
-    def on_batch(self, batch: Any) -> None:
-        "How many classes the labels know."
-        if batch.label_counts: self._labels = max(self._labels, 1 + max(batch.label_counts))
+    def on_loss_graph(self, look: Any) -> None: self._width = look.width if look.classes else 0
 
     def _fills_queue(self, loss: float) -> bool:
         "Of a sample against a queue of thousands: the loss rises to its logarithm while the queue fills, as of MoCo."
-        return self._width > 10 * (self._labels or 200) and loss < math.log(self._width)
+        if not 100 < self._width or loss > math.log(self._width): return False
+        labels = None if self.facts.labels is None else torch.as_tensor(self.facts.labels)
+        known = 200 if labels is None or labels.is_floating_point() or not labels.numel() else 1 + int(labels.max())
+        return self._width > 10 * known
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Compare with the first steps."

@@ -5,11 +5,13 @@
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0002
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..record.watch import OwnedHook
 from .findings import Facts, Rule, plain_name, several
@@ -42,13 +44,14 @@ _OF_TORCH = frozenset(vars(nn.Module()))  # what every module keeps for itself
 class StaleOptimizer(Rule):
     "The optimizer trains tensors that the model no longer has, or cannot know those that are kept in a list."
     least_steps = 5
-    _times, _hidden_times = 0, 0
+    _times, _hidden_times, _schedulers_asked = 0, 0, False
     _hidden: list[tuple[str, str, list[nn.Parameter]]] | None = None
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare what has gradients with what the optimizers hold."
         facts = self.facts
         held = [p for o in facts.optimizers for group in o.param_groups for p in group["params"]]
+        if not self._schedulers_asked and look.step >= 20: self._ask_schedulers(look.step, {id(p) for p in held})
         if facts.model is not None: self._ask_hidden(look.step, facts.model, {id(p) for p in held})
         if facts.model is None or all(p.grad is not None for p in held): return self._forget()
         named = list(facts.model.named_parameters())
@@ -66,6 +69,17 @@ class StaleOptimizer(Rule):
                    idle=idle, lost=len(lost))
 
     def _forget(self) -> None: self._times = 0
+
+    def _ask_schedulers(self, step: int, known: set[int]) -> None:
+        "Once: does a scheduler set the rate of an earlier optimizer of the same tensors?"
+        self._schedulers_asked, own = True, {id(one) for one in self.facts.optimizers}
+        if any("initial_lr" in group for one in self.facts.optimizers for group in one.param_groups): return
+        for thing in gc.get_objects():
+            if not issubclass(type(thing), LRScheduler) or id(other := thing.optimizer) in own: continue
+            if not any(id(p) in known for group in other.param_groups for p in group["params"]): continue
+            return self.found(step, f"{type(thing).__name__} sets the learning rate of another {type(other).__name__} "
+                              "than the one that makes the updates, whose rate stays as it is", "Make the scheduler "
+                              "after the optimizer, and of it", cost=0.5, remark=True)
 
     def _ask_hidden(self, step: int, model: nn.Module, known: set[int]) -> None:
         "Layers in a Python list or dictionary, which model.parameters() does not find."

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch.optim.lr_scheduler import (
-    CosineAnnealingLR, LambdaLR, LinearLR, LRScheduler, OneCycleLR, PolynomialLR, SequentialLR)
+    CosineAnnealingLR, CosineAnnealingWarmRestarts, LambdaLR, LinearLR, LRScheduler, OneCycleLR, PolynomialLR,
+    SequentialLR)
 
 from .findings import Rule
 from .loop_probe import UpdateLook
@@ -51,7 +52,7 @@ def planned_steps(
 class LearningRateCycles(Rule):
     "The schedule of the learning rate goes past its end, and the rate rises again."
     least_steps = 15
-    _peak, _low, _asked = 0.0, None, 0
+    _peak, _low, _asked, _restarts_asked = 0.0, None, 0, False
 
     def on_update(self, look: UpdateLook) -> None:
         "Follow the rate from high to low and up again."
@@ -59,10 +60,21 @@ class LearningRateCycles(Rule):
         if not rates: return
         rate = max(rates)
         self._peak = max(self._peak, rate)
+        if look.step >= 40 and not self._restarts_asked: self._ask_restarts(look.step)
         if rate < 0.05 * self._peak: self._low = rate
         if self._low is None or rate < 0.3 * self._peak or self._asked >= 3: return
         self._low, self._asked = None, self._asked + 1
         for scheduler in schedulers_of(self.facts.optimizers): self._judge(look.step, scheduler, rate)
+
+    def _ask_restarts(self, step: int) -> None:
+        "Once: does a restart come each few batches? Settings that count epochs have about ten, or fewer."
+        self._restarts_asked = True
+        for one in schedulers_of(self.facts.optimizers):
+            if not isinstance(one, CosineAnnealingWarmRestarts) or one.T_0 >= 20: continue
+            if one.last_epoch > 2 * self.facts.epochs + one.T_0: self.found(
+                step, "CosineAnnealingWarmRestarts is stepped in each batch, and its first restart comes after "
+                f"{one.T_0} steps", "If T_0 counts epochs, call step(epoch + batch / batches), or step() once an epoch",
+                cost=0.5, remark=True, planned=one.T_0, done=one.last_epoch)
 
     def _judge(self, step: int, scheduler: LRScheduler, rate: float) -> None:
         planned, done = planned_steps(scheduler), scheduler.last_epoch

@@ -147,8 +147,9 @@ def open_study(
     "A study as far as it has come; others may be working on it."
     if not Path(path).is_file(): raise FileNotFoundError(f"there is no study at {path}")
     with quiet_optuna():
+        journal = open_journal(path)
         try:
-            study = optuna_library().load_study(study_name="study", storage=open_journal(path))
+            study = optuna_library().load_study(study_name="study", storage=journal)
             space = study.user_attrs["space"]  # which is written a moment after the study itself
         except (KeyError, ValueError) as error: raise ValueError(f"{path} holds no study: {error}") from error
     return Study(_space_of(space), study.direction.name.lower(), Path(path), study)
@@ -180,7 +181,7 @@ def tune(
     points:Sequence[Mapping[str, Any]]=(),          # tried first; for method="grid", these alone
     storage:str|os.PathLike|None=None,              # the study's file, which several processes may use; None: in memory
     workers:int=0,                                  # processes; 0: this one, one trial after another
-    seed:int=0,                                     # of the points, and of PyTorch in each trial
+    seed:int=0,                                     # of the points; of PyTorch, NumPy and Python in each trial
     direction:str="minimize",                       # or "maximize"
     folder:str|os.PathLike|None=None,               # where each trial gets a run folder; None: none
     live:Live|None=None,                            # to look at the trials and steer them from another thread

@@ -64,7 +64,7 @@ def ray_tune(
     budget_seconds:float|None=None,      # trials that run then are stopped; None: no limit
     method:str="asha",                   # or "random": no trial is given up
     workers:int|None=None,               # trials at a time, a core each; None: as many as there are cores
-    seed:int=0,                          # of the points, and of PyTorch in each trial
+    seed:int=0,                          # of the points; of PyTorch, NumPy and Python in each trial
     direction:str="minimize",            # or "maximize"
 ) -> pd.DataFrame:                       # number, state, value, the parameters, steps, seconds and error of each trial
     "Search with Ray Tune; the points are those of `random_points`."

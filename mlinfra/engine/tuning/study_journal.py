@@ -61,6 +61,8 @@ class JournalLock:
         "Let the next one write."
         self.held.close()
 
+_HEAD = b'{"op_code":'  # of Optuna's journals
+
 def open_journal(
     path:str|os.PathLike,  # of the study; its folder must be there
 ) -> Any:                  # a storage of Optuna's
@@ -68,6 +70,9 @@ def open_journal(
     optuna_library()
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalStorage
     with writing(path), open(path, "ab"): pass
+    with open(path, "rb") as file: head = file.read(len(_HEAD))
+    if not _HEAD.startswith(head): raise ValueError(  # or its last line would be taken for a half one, and removed
+        f"{path} holds no study but something that begins with {head!r}: name another file")
     try: import fcntl  # noqa: F401
     except ImportError: lock = JournalFileOpenLock(str(path))  # Windows
     else: lock = JournalLock(Path(path))

@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base.checks import finite, positive_int
 from ..base.store import disk_is_full
+from ..loading.loader_surgery import preserve_rng_state
 from ..dist.processes import error_words
 from ..record.recorder import Monitor
 
@@ -83,16 +86,23 @@ def run_objective(
     objective:Callable[[Trial], float],
     trial:Trial,
 ) -> tuple[str, float|None, str]:  # state, value, error
-    "Run it, whatever it does; PyTorch's random numbers are the trial's own."
+    """Run it, whatever it does: random numbers of PyTorch, NumPy and Python are the trial's own, and so are the number
+    of threads, the default dtype and whether gradients are recorded."""
+    dtype, gradients = torch.get_default_dtype(), torch.is_grad_enabled()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with preserve_rng_state():
             torch.manual_seed(trial.seed)
+            np.random.seed(trial.seed % 2**32)
+            random.seed(trial.seed)
             value = objective(trial)
     except Pruned: return "pruned", None, ""
     except CutOff: return "stopped", None, ""
     except Exception as error:
         ended = "stopped" if disk_is_full(error) else "failed"  # on a full disk the next trial would fail, too
         return trial.verdict or ended, None, error_words(error, skip=1)
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(gradients)
     if trial.verdict: return trial.verdict, None, ""
     try: return "finished", finite("value", value), ""
     except ValueError: return "failed", None, f"the objective must return a finite number, got {value!r}"

@@ -335,7 +335,7 @@ def run_trials(
     workers:int=0,                                     # processes; 0: this one, one trial after another
     budget_seconds:float=math.inf,                     # for all of them
     folder:str|os.PathLike|None=None,                  # where each trial gets a run folder; None: none
-    seed:int=0,                                        # of PyTorch in each trial
+    seed:int=0,                                        # of PyTorch, NumPy and Python in each trial
     live:Live|None=None,                               # to look at the trials and steer them from another thread
     report:Callable[[float, str], None]|None=None,     # gets the share of the budget; may raise to stop
     told:Callable[[TrialRecord], None]|None=None,      # gets each trial as it begins and as it ends

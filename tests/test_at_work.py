@@ -350,6 +350,7 @@ REPORTED = MODEL + """
 from mlinfra.monitor import Monitor
 from mlinfra.training import fit
 dataset = data
+def make_model(): return model
 fit(model, loader, epochs=2, observers=[Monitor("runs/last")])
 """
 PHOTOS = """

@@ -5,7 +5,8 @@ _DIVIDED = dict(told="The phases miss 0.22 of 1.92 s, 11%. ", wall=1.92)
 _PARTS = dict(told="The predicted gain is 5% too high. ", largest=3.0)
 _TEST = dict(told="The predicted step is 7% too short", scatter=1.1, part_ms=3.2)
 _WALL = dict(told="A step of this pair is 3.1 times as fast. ", step_gain=3.12, mean_gain=3.0, long_gain=2.8,
-             later_first=0.009, later_second=0.012, long_run="The start comes once.", first_epoch=" The mean step holds.")
+             later_first=0.009, later_second=0.012, long_run="The start comes once.",
+             first_epoch=" The mean step holds.")
 _SIGN = dict(told="The run took 1.92 s. ", largest=4.4)
 
 CASES = {

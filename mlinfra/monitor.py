@@ -88,10 +88,12 @@ def waits_for(
     if ours is None: return "something that no sample has seen"
     mixed = not seen.apart and ours > 0  # where even the mixture is 0, nobody of us computed in the wait either
     if part == "wait" and mixed: return "the loader; samples are too long to say whether it works"
+    others = max((seen.machine_cores or 0.0) - ours, 0.0)
+    free = seen.unused_cores is not None and seen.unused_cores > 0.5  # nobody takes it from us
+    taken = others > 0.5 and seen.unused_cores is not None and not free
+    if part == "wait" and ours < 0.3 and taken: return f"the loader, or cores for it: other programs use {others:.1f}"
     if part == "wait" and ours < 0.3: return "the loader, which waits itself: for a disk, a network or a lock"
     if part == "wait": return "the loader, which computes"
     if part == "copy": return "the copy to the device"
-    others = max((seen.machine_cores or 0.0) - ours, 0.0)
-    free = seen.unused_cores is not None and seen.unused_cores > 0.5  # nobody takes it from us
     if others > 0.5 and not free: return f"cores: other programs use {others:.1f}"
     return "nothing: it computes" if ours > 0.3 else f"another rank or a device, in {part}"

@@ -88,6 +88,13 @@ def test_samples_that_lie_half_in_a_wait_do_not_tell_of_it(tmp_path):
     assert not mixed.apart and mixed.own_cores == 16.0 and "too long to say" in waits_for(mixed)
 
 
+def test_a_wait_in_a_crowd_does_not_say_whether_the_loader_works(tmp_path):
+    with RunWriter(tmp_path, rank=0, world_size=1) as writer:
+        writer.step(StepRecord(0, 0, 1, 64, 0.5, 1.0, 1.0, 0.0, 0.0, 0.4, 0.0, 0.6, 0.0, 0.0, 0.0))
+        writer.event("sample", 1.3, seconds=0.2, process_cores=0.1, machine_cores=4.0, cores=[1.0] * 4)
+    assert waits_for(look(Run(tmp_path), 1.0, 1.4)) == "the loader, or cores for it: other programs use 3.9"
+
+
 def test_other_programs_are_blamed_only_where_no_core_is_free(tmp_path):
     for name, shares in (("free", [0.9, 0.1, 0.0, 0.0]), ("full", [1.0, 1.0, 1.0, 0.9])):
         with RunWriter(tmp_path / name, rank=0, world_size=1) as writer:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..engine.ui.charts import Axis, Chart, nice_limit
@@ -18,8 +18,7 @@ from ..engine.base.text import count_text, duration_text
 _SAME, _OTHER, _MARK = COLORS["forward"], COLORS["wait"], MUTED
 
 # %% auto #0
-__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval',
-           'draw_added_costs']
+__all__ = ['draw_resumed', 'Parting', 'draw_parting', 'ProcessLife', 'lost_steps', 'draw_lives', 'draw_interval']
 
 # %% ../../nbs/views/21_checkpoint.ipynb #c21v0005
 def draw_resumed(
@@ -146,7 +145,7 @@ def draw_interval(
     low, high, most = best / 10, best * 10, 5 * save / best
     grid = [low * (high / low) ** (n / 200) for n in range(201)]
     saving, losing = (lambda t: save / t), (lambda t: t / (2 * mtbf))
-    chart = Chart(Axis("time between two saves", low, high, True, _round_times(low, high), duration_text),
+    chart = Chart(Axis("work between two saves", low, high, True, _round_times(low, high), duration_text),
                   Axis("share of the work's time", 0, nice_limit(most), readout="{:.2%}".format), height=300)
     inside = lambda cost: [(t, y) for t in grid if (y := cost(t)) <= chart.y.high]
     chart.curve(inside(saving), COLORS["update"]).curve(inside(losing), _OTHER)
@@ -165,32 +164,3 @@ def _round_times(low: float, high: float) -> tuple[float, ...]:
     units = (1e-3, 1, 60, 3600, 86400)
     said = [n * unit for unit in units for n in ((1, 3, 10, 30, 100, 300) if unit == 1e-3 else (1, 3, 10, 30))]
     return tuple(t for t in said if low <= t <= high) or (low, high)
-
-# %% ../../nbs/views/21_checkpoint.ipynb #c21v0017
-def draw_added_costs(
-    added_seconds:Mapping[str, float],  # name -> what a save adds to the run
-    mtbf_seconds:float,                 # mean time between interruptions
-    write_seconds:Mapping[str, float]={},  # name -> from a save until it is on the disk, where it takes time
-    chosen:float|None=None,             # an interval in seconds to be marked on the curves
-) -> Svg:
-    "What saves and repeated work cost over the interval, a curve for each way of saving, with its lowest point."
-    mtbf, writes = positive_float("mtbf_seconds", mtbf_seconds), dict.fromkeys(added_seconds, 0.0) | dict(write_seconds)
-    best = {name: math.sqrt(2 * positive_float(name, save) * mtbf) for name, save in added_seconds.items()}
-    low, high = min(best.values()) / 4, 4 * max(best.values())
-    cost = lambda name, t: added_seconds[name] / t + (t / 2 + writes[name]) / mtbf
-    least = min(cost(name, t) for name, t in best.items())
-    shares = tuple(share for share in (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0) if share > least / 2)
-    chart = Chart(Axis("time between two saves", low, high, True, _round_times(low, high), duration_text),
-                  Axis("share of the time", least / 2, 1.0, True, shares, "{:.1%}".format), height=330)
-    if chosen is not None: chart.wall(chosen, "")
-    for name, color in zip(added_seconds, (_SAME, COLORS["update"], _OTHER)):
-        t, first = best[name], max(low, writes[name])    # no save begins while the one before is written
-        grid = [first * (high / first) ** (n / 200) for n in range(201)]
-        chart.curve([(t, cost(name, t)) for t in grid if cost(name, t) <= 1], color).dots([(t, cost(name, t))], color)
-        words = f"{cost(name, t):.1%} at {duration_text(t if t < 600 else 60 * round(t / 60))}"
-        chart.note(t, cost(name, t), f"{name}: {words}", dy=-28, color=color)
-        if chosen is None or math.isclose(chosen, t): continue
-        at = max(chosen, first)
-        chart.dots([(at, cost(name, at))], color, hollow=True)
-        chart.note(at, cost(name, at), f"{cost(name, at):.1%} at {duration_text(at)}", "start", -4, 12, color)
-    return chart

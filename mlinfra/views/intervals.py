@@ -131,7 +131,8 @@ def describe_saving(
                     f"{duration_text(plan.mtbf_seconds)} on average. {_advice(plan, best)}", sources)
     price = spot_price(chosen, plan.spot_price_per_hour, plan.on_demand_price_per_hour)
     hours, money = _hours(chosen.seconds), _money(price.spot)
-    return Said(f"{hours} at a price of {money}; {chosen.overhead:.1%} of the time is overhead",
+    added = chosen.seconds / chosen.work_seconds - 1
+    return Said(f"{hours} at a price of {money}: {added:,.1%} longer than the work alone",
                 f"{_parts_text(chosen)} {_advice(plan, best)} {_price_text(price)}", sources)
 
 def _parts_text(expected: Expected) -> str:

@@ -19,8 +19,7 @@ def rhythm(starts, waits):
 
 
 def cure(part, own, workers, everybody, cores):
-    if part == "wait":
-        if own + workers < 0.3: return "faster storage"
-        return "more workers" if cores - everybody > 0.5 else "cheaper transform"
-    crowded = everybody - own - workers >= 1 and cores - everybody <= 0.5
-    return "another machine" if crowded else "leave it"
+    free = cores - everybody > 0.5
+    if part == "wait" and own + workers >= 0.3: return "more workers" if free else "cheaper transform"
+    if everybody - own - workers > 0.5 and not free: return "another machine"
+    return "faster storage" if part == "wait" else "leave it"

@@ -3,7 +3,7 @@
 RESTORED = dict(words="", later="In step 145 ", last="The scheduler ", found=[0, 0, 1, 6, 53, 116])
 ALL = dict(exact=True, different=set(), missing=set(), same_weights=True, words="All ", where="These came. ", late=0,
            inside=94, again=94, where_late="At one kill")
-SAVES = dict(words="", busy="", steps="While the thread writes", waits=0.5, back=60.0, copy_ms=9.0, low=40.0,
+SAVES = dict(words="", steps="While the thread writes", waits=0.5, back=60.0, copy_ms=9.0, low=40.0,
              beside=38.0, plain_ms=22.0)
 
 CASES = {
@@ -17,7 +17,7 @@ CASES = {
         (RESTORED | dict(right_start=False, momentum=6, overflow=6, rate=53), "rows are [0, 0, 1, 6, 53, 116]"),
     ],
     "l21f0003": [
-        (dict(words="", hidden=7, count=10), "it looks like an ordinary run"),
+        (dict(words="", hidden=7, count=10), "what equal bits are for"),
         (dict(words="", hidden=3, count=10), "a look at the held-out loss is enough"),
     ],
     "l21f0004": [

@@ -125,7 +125,7 @@ def as_tensors(
     dataset:Any,                    # has `.tensors`, or is a Subset of such
 ) -> tuple[torch.Tensor, ...]:
     "The tensors whose rows are the samples; TypeError for a data set that has none, or that changes its samples."
-    if own := _own_method(dataset): raise TypeError(
+    if (isinstance(dataset, Subset) or hasattr(dataset, "tensors")) and (own := _own_method(dataset)): raise TypeError(
         f"BatchLoader needs a data set whose samples are the rows of .tensors, and {type(dataset).__name__} has a "
         f"{own} of its own: use torch's DataLoader for it")
     if isinstance(dataset, Subset):

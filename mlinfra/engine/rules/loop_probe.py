@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -245,7 +246,8 @@ class LoopProbe:
             self._broken = True
             self._on_failure(error)
 
-    def _before_model(self, args: tuple, kwargs: dict) -> None:
+    def _before_model(self, args: tuple, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+        "A hook that another one has removed in the same call is still called, and without the keywords."
         self._calls.append(None)
         if len(self._calls) == 1: self._tokens = next(filter(_are_tokens, [*args, *kwargs.values()]), None)
         if len(self._calls) > 1 or self._model.training or any(m.training for _, m in self._noise): return

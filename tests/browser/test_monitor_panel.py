@@ -49,5 +49,6 @@ box"""
     panel = Panel(open_cells(cell), "monitor")
     panel.says("second: finished")
     panel.says("waited for the loader, ")  # which waits itself; or cores for it, beside other tests
+    assert "which computes" not in panel.words()
     panel.root.locator("select").first.select_option("first")
     panel.says("first: finished")

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.debugger import Debugger, Rule, default_rules
 from mlinfra.lab.faults import FAULTS, HEALTHY as WELL, make_healthy, make_patient
+from mlinfra.engine.rules import rate_rules
 from mlinfra.engine.rules.inspection import apply_rules
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
@@ -325,6 +326,13 @@ def test_a_parameter_that_an_optimizer_leaves_out_is_not_lost_in_rounding(tmp_pa
     debugger = run(mlp(20, 64, 64, 4), batches(), Debugger(), optimizer=rate(0.1), scheduler=died)
     (finding,) = debugger.findings
     assert finding.rule == "LearningRateDied" and finding.step <= 30 + 100, finding
+
+
+def test_schedulers_are_looked_for_a_few_times_and_not_in_each_step(monkeypatch):
+    asked, look = [], rate_rules.living_schedulers
+    monkeypatch.setattr(rate_rules, "living_schedulers", lambda: asked.append(1) or look())
+    run(mlp(20, 64, 64, 4), batches(), Debugger(), optimizer=rate(0.1), scheduler=died)
+    assert 1 <= len(asked) <= 3, "it takes tens of milliseconds, which the user's steps would take"
 
 
 def died(optimizer): return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 1.0 if n < 30 else 1e-30)

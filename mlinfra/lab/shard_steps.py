@@ -138,7 +138,7 @@ def held_over_step(
     for _ in range(_STEPS):
         marks: list[int] = []
         with HeldBytes([*trained, *flat, *optimizer_tensors(step.optimizer)]) as held:
-            step(lambda: marks.append(len(held.curve)))  # noqa: B023 (called at once)
+            step(lambda: marks.append(len(held.curve)))
         curves.append(HeldCurve(held.curve, held.now(), tuple(marks)))
     return min(curves, key=lambda curve: curve.peak)
 

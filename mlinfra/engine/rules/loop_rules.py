@@ -181,7 +181,7 @@ class LearningRateDied(Rule):
     "The learning rate has fallen to next to nothing long before the end."
     least_steps = 12
     _peak, _at, _low, _floor = 0.0, 0, None, (0.0, 0)   # of the floor: the rate, and since which step
-    _levels, _meant = 0, False  # rates that were seen since the peak; whether the fall is as somebody wanted it
+    _levels, _meant = 0, None  # rates that were seen since the peak; whether the fall is as somebody wanted it
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare with the highest so far."
@@ -193,8 +193,8 @@ class LearningRateDied(Rule):
         if self._stays(look.step): self._say_stays(look.step)
         if rate >= 1e-3 * self._peak: self._low = None
         elif self._low is None: self._low = look.step
-        elif look.step - self._low >= max(10, (self._low - self._at) / 2) and not self._meant:
-            self._meant = self._is_meant()
+        elif look.step - self._low >= max(10, (self._low - self._at) / 2):
+            if self._meant is None: self._meant = self._is_meant()  # once: it goes through all objects
             if self._meant: return
             self.found(look.step, f"the learning rate fell from {self._peak:.2g} to below a thousandth of it in at "
                        f"most "

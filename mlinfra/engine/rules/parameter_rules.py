@@ -5,17 +5,16 @@
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0002
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.lr_scheduler import LRScheduler
 
 from ..record.watch import OwnedHook
 from .findings import Facts, Rule, plain_name, several
 from .loop_probe import UpdateLook
+from .rate_rules import living_schedulers
 from .tensor_stats import TensorStats
 
 # %% auto #0
@@ -74,10 +73,10 @@ class StaleOptimizer(Rule):
         "Once: does a scheduler set the rate of an earlier optimizer of the same tensors?"
         self._schedulers_asked, own = True, {id(one) for one in self.facts.optimizers}
         if any("initial_lr" in group for one in self.facts.optimizers for group in one.param_groups): return
-        for thing in gc.get_objects():
-            if not issubclass(type(thing), LRScheduler) or id(other := thing.optimizer) in own: continue
+        for one in living_schedulers():
+            if id(other := one.optimizer) in own: continue
             if not any(id(p) in known for group in other.param_groups for p in group["params"]): continue
-            return self.found(step, f"{type(thing).__name__} sets the learning rate of another {type(other).__name__} "
+            return self.found(step, f"{type(one).__name__} sets the learning rate of another {type(other).__name__} "
                               "than the one that makes the updates, whose rate stays as it is", "Make the scheduler "
                               "after the optimizer, and of it", cost=0.5, remark=True)
 

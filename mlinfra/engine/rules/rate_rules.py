@@ -18,17 +18,20 @@ from .findings import Rule
 from .loop_probe import UpdateLook
 
 # %% auto #0
-__all__ = ['schedulers_of', 'planned_steps', 'LearningRateCycles']
+__all__ = ['living_schedulers', 'schedulers_of', 'planned_steps', 'LearningRateCycles']
 
 # %% ../../../nbs/engine/rules/rate_rules.ipynb #hrr0003
+def living_schedulers() -> list[LRScheduler]:
+    "All that something in this process still holds."
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler) and hasattr(thing, "optimizer")]
+
 def schedulers_of(
     optimizers:Sequence[Any],
 ) -> list[LRScheduler]:
     "The schedulers that live and set rates of these optimizers; of one inside another, the outer one."
     if not any("initial_lr" in group for one in optimizers for group in one.param_groups): return []
     known = {id(one) for one in optimizers}
-    found = [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler)
-             and id(getattr(thing, "optimizer", None)) in known]
+    found = [one for one in living_schedulers() if id(one.optimizer) in known]
     inner = {id(part) for one in found for part in getattr(one, "_schedulers", ())}
     return [one for one in found if id(one) not in inner]
 

@@ -15,7 +15,8 @@ from torch import nn
 from ..base.checks import boolean
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import write_whole
-from .checkpoint_files import MANIFEST, Checkpoint, RankStates, checkpoint_at, latest, read_manifest
+from .checkpoint_files import (
+    MANIFEST, Checkpoint, RankStates, checkpoint_at, latest, read_manifest)
 from .held_state import some
 from .object_state import fit_names, load_model, named_weights, plain_names
 from .training_state import model_changes

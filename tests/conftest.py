@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS = ROOT / "nbs"
+CELL_SECONDS = 600  # a cell of a lesson that takes longer fails
 TOGETHER = {  # tests of the browser that share the book, or a JupyterLab of their own; the others share another one
     "test_every_lesson.py": "lessons in the browser",
     "test_book.py": "the book in the browser",
@@ -24,6 +25,8 @@ TOGETHER = {  # tests of the browser that share the book, or a JupyterLab of the
 
 def pytest_addoption(parser):
     parser.addoption("--processes", type=int, default=1, help="how many units of tests run at a time (side_by_side.py)")
+    parser.addoption("--everything", action="store_true",
+                     help="lessons measure as often as a reader's do, and tests marked `rarely` run too")
 
 
 def pytest_configure(config):
@@ -33,7 +36,7 @@ def pytest_configure(config):
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     config.add_cleanup(gc.unfreeze)
     os.environ["MLINFRA_PROGRESS"] = f"{folder}/progress.json"
-    config.pluginmanager.register(Notebooks(config), "notebooks of the book")
+    config.pluginmanager.register(Notebooks(), "notebooks of the book")
     if config.option.processes > 1 and not config.option.usepdb:
         from side_by_side import SideBySide
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -106,6 +109,14 @@ def unit_of(item):
     return str(item.path), False
 
 
+def pytest_collection_modifyitems(config, items):
+    "Leave out what runs only when everything is asked for."
+    if config.option.everything: return
+    left_out = [item for item in items if item.get_closest_marker("rarely")]
+    if left_out: config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_collection_finish(session):
     """What is loaded by now stays: a garbage collector that looks through all of it again takes 0.3 s each time.
     Processes that are forked from this one do not import it again."""
@@ -132,7 +143,7 @@ def import_all(names):
     for name in names: importlib.import_module(name)
 
 
-def is_lesson(item): return hasattr(item, "nbmake")
+def is_lesson(item): return isinstance(item, LessonItem)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -144,22 +155,42 @@ def pytest_runtest_call(item):
 
 class Notebooks:
     "Collects the notebooks of the book, beyond those that the browser's tests run."
-    def __init__(self, config): self.wanted = not getattr(config.option, "nbmake", True)  # True: nbmake is not there
-
     def pytest_collect_file(self, file_path, parent):
-        if not self.wanted or file_path.suffix != ".ipynb" or NBS not in file_path.parents: return None
+        if file_path.suffix != ".ipynb" or NBS not in file_path.parents: return None
         place = file_path.relative_to(NBS).parts
         if any(part[0] in "._" for part in place): return None
         if place[0] in ("engine", "lab", "views"): return RoomFile.from_parent(parent, path=file_path)
         if place[:-1] not in ((), ("more",)) or runs_in_the_browser(file_path.stem): return None
-        from nbmake.pytest_items import NotebookFile
-        return NotebookFile.from_parent(parent, path=file_path)
+        return LessonFile.from_parent(parent, path=file_path)
 
 
 def runs_in_the_browser(stem):
     sys.path.insert(0, str(ROOT / "tests" / "browser"))
     from lab import IN_THE_BROWSER, chromium_path
     return stem in IN_THE_BROWSER and bool(chromium_path())
+
+
+class LessonFile(pytest.File):
+    "A notebook that is read."
+    def collect(self): yield LessonItem.from_parent(self, name=self.path.name)
+
+
+class LessonItem(pytest.Item):
+    "Its cells, run in a kernel as a reader runs them; what smaller.toml names is run fewer times."
+    def runtest(self):
+        import nbformat
+        from nbclient import NotebookClient
+        from smaller import make_smaller
+        book = nbformat.read(self.path, 4)
+        if not self.config.option.everything: make_smaller(book, self.path.relative_to(NBS).with_suffix("").as_posix())
+        where = {"metadata": {"path": str(self.path.parent)}}
+        NotebookClient(book, timeout=CELL_SECONDS, resources=where).execute()
+
+    def repr_failure(self, excinfo):
+        if type(excinfo.value).__module__.startswith("nbclient"): return str(excinfo.value)  # with the cell
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self): return self.path, 0, self.nodeid
 
 
 class RoomFile(pytest.File):

@@ -1,5 +1,5 @@
-"""Every stage of `make bench` starts and comes to its end: tried in seconds, with figures that are thrown away. So a
-name that moves cannot break a stage unseen. Its tables and marks are tried on the committed results."""
+"""What `make bench` imports is there, and its tables and marks are tried on the committed results. With --everything
+each stage starts and comes to its end: tried in seconds, with figures that are thrown away."""
 import ast
 import importlib
 import sys
@@ -96,6 +96,7 @@ def small(monkeypatch):
     return small_
 
 
+@pytest.mark.rarely
 @pytest.mark.parametrize("stage", [name for name in run.STAGES if name not in IN_THE_BROWSER])
 def test_a_stage_starts_and_ends(stage, small, capfd):
     small(stage)
@@ -105,6 +106,7 @@ def test_a_stage_starts_and_ends(stage, small, capfd):
         run.rounded(found)
 
 
+@pytest.mark.rarely
 @pytest.mark.browser
 @pytest.mark.skipif(chromium_path() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("stage", IN_THE_BROWSER)

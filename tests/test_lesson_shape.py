@@ -5,7 +5,9 @@ import re
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
+from smaller import SMALLER, make_smaller
 
 from mlinfra.engine.ui.reader_progress import LESSONS as CONTENTS
 
@@ -116,3 +118,7 @@ def test_a_lesson_out_of_shape_is_noticed():
     for words in ("a picture was not drawn: 'plot_samples", "not 35 to 95", "no question", "no minutes",
                   "does not lead on", "imports in the open"):
         assert words in found
+
+
+def test_what_runs_smaller_in_tests_stands_in_its_notebook():
+    for name in SMALLER: make_smaller(nbformat.read(NBS / f"{name}.ipynb", 4), name)

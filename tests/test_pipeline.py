@@ -629,7 +629,7 @@ def four():
     return merge_parts(todo, [calls[0] for calls in found.values()]), found
 
 
-@pytest.fixture(params=[2, 4], ids=["world 2", "world 4"])
+@pytest.fixture(params=[pytest.param(2, marks=pytest.mark.rarely), 4], ids=["world 2", "world 4"])
 def runs(request, four): return [run for run in four[0] if run.task.world_size == request.param]
 
 

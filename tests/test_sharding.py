@@ -240,7 +240,7 @@ def group(world_size):
     return [dict(zip(calls, values)) for values in found.values()]
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.rarely), 4])
 def ranks(request): return group(request.param)
 
 

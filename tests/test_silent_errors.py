@@ -164,6 +164,23 @@ def rate_by_batch(folder, sick):
 
 # ---- heads
 
+class Mixed(nn.Module):
+    "Each output depends on all tokens, or on those so far."
+    def __init__(self, causal):
+        super().__init__()
+        self.table, self.head, self.causal = nn.Embedding(30, 16), nn.Linear(16, 30), causal
+
+    def forward(self, ids):
+        x = self.table(ids)
+        return self.head(x + (x.cumsum(1) if self.causal else x.sum(1, keepdim=True)) / 20)
+
+
+def no_causal_mask(folder, sick):
+    texts = (torch.randint(0, 30, (24, 16, 1)) + torch.randint(0, 4, (24, 16, 20)).cumsum(2)) % 30
+    return trained(folder, m := Mixed(not sick), sgd(m), [(ids[:, :-1], ids[:, 1:]) for ids in texts],
+                   lambda out, y: F.cross_entropy(out.flatten(0, 1), y.flatten()))
+
+
 def double_softmax(folder, sick): return trained(folder, m := net(*[nn.Softmax(1)] * sick), sgd(m), listed())
 
 
@@ -186,7 +203,8 @@ CASES = dict(
     UnpreparedEvaluation=lab.early_evaluation, TrainingModeEvaluation=training_in_evaluation,
     UnequalMicroBatches=micro_batches, ClippedWhileScaled=clipped_while_scaled, LearningRateDied=rate_by_batch,
     StoppedEarly=lab.too_few_steps, NothingFrozen=lab.nothing_frozen, HalfLoaded=lab.half_loaded,
-    ProbabilitiesAsLogits=double_softmax, BroadcastTarget=lab.broadcast, DetachedLoss=detached)
+    MissingCausalMask=no_causal_mask, ProbabilitiesAsLogits=double_softmax, BroadcastTarget=lab.broadcast,
+    DetachedLoss=detached)
 
 
 @pytest.mark.parametrize("rule", CASES)

@@ -213,10 +213,10 @@ def divergence(wrong):
 
 # ---- gradients that are not zeroed everywhere, or zeroed too often, and losses that are divided twice
 
-def loop_of(folder, step, size=32, model=None, batches=None):
+def loop_of(folder, step, size=32, model=None, batches=None, optimizer_of=None):
     "Each batch goes to `step(model, optimizer, number, *batch)`, which returns the loss."
     model, inspector = model or net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
-    optimizer = sgd(model)
+    optimizer = (optimizer_of or sgd)(model)
     with watch(folder, model, optimizer, rules=[inspector]) as w:
         for _ in range(3):
             for n, batch in enumerate(w(batches or listed(size))): w.loss(step(model, optimizer, n, *batch))
@@ -262,6 +262,99 @@ def shifted(places):
     return case
 
 
+# ---- language models that see what they are to predict
+
+class Reader(nn.Module):
+    "A table, something that mixes places, and a head; `returns_loss` as nanoGPT does."
+    def __init__(self, mix, returns_loss=False):
+        super().__init__()
+        self.table, self.mix, self.head, self.returns_loss = nn.Embedding(30, 16), mix, nn.Linear(16, 30), returns_loss
+        self.place = nn.Embedding(20, 16)
+
+    def forward(self, ids, labels=None):
+        out = self.head(self.mix(self.table(ids) + self.place(torch.arange(ids.shape[1]))))
+        return (out, F.cross_entropy(out.flatten(0, 1), labels.flatten())) if self.returns_loss else out
+
+
+class Attention(nn.Module):
+    def __init__(self, masked):
+        super().__init__()
+        self.masked, self.layer = masked, nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if self.masked else None
+        return self.layer(x, src_mask=mask)
+
+
+class Filter(nn.Module):
+    "A convolution over the places, padded on both sides or on the left."
+    def __init__(self, masked):
+        super().__init__()
+        self.pad, self.layer = (2, 0) if masked else (1, 1), nn.Conv1d(16, 16, 3)
+
+    def forward(self, x): return self.layer(F.pad(x.transpose(1, 2), self.pad)).transpose(1, 2)
+
+
+class Memory(nn.Module):
+    def __init__(self, masked):
+        super().__init__()
+        self.layer = nn.GRU(16, 16 if masked else 8, batch_first=True, bidirectional=not masked)
+
+    def forward(self, x): return self.layer(x)[0]
+
+
+def texts_of(rows=8, count=24): return torch.randint(0, 30, (count, rows, 1)) + torch.randint(0, 4, (
+    count, rows, 20)).cumsum(2)
+
+
+def unmasked(mix, returns_loss=False):
+    def case(folder, sick):
+        model = Reader(mix(not sick), returns_loss)
+        def step(model, optimizer, n, ids):
+            optimizer.zero_grad()
+            if returns_loss: loss = model(ids[:, :-1], ids[:, 1:])[1]
+            else: loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+            loss.backward()
+            optimizer.step()
+            return loss
+        return loop_of(folder, step, model=model, batches=[(one,) for one in texts_of() % 30])
+    return case
+
+
+# ---- micro-batches whose mean losses are added
+
+def summed(optimizer_of=None, text=False, clip=False):
+    def case(folder, sick):
+        def step(model, optimizer, n, x, y=None):
+            if y is None: x, y = x[:, :-1], x[:, 1:].flatten()
+            loss = F.cross_entropy(model(x).flatten(0, -2), y)
+            (loss if sick else loss / 4).backward()
+            if n % 4 < 3: return loss
+            if clip: nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        model = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 30)) if text else None
+        batches = [(one,) for one in texts_of() % 30] if text else None
+        return loop_of(folder, step, 8, model, batches, optimizer_of)
+    return case
+
+
+def summed_parts(folder, sick):
+    "A batch is divided in the loop."
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        for part, labels in zip(x.split(8), y.split(8)):
+            loss = F.cross_entropy(model(part), labels)
+            (loss if sick else loss / 4).backward()
+        optimizer.step()
+        return loss
+    return loop_of(folder, step)
+
+
+def adamw(model): return torch.optim.AdamW(model.parameters(), 1e-3)
+
+
 # ---- a part that stays in eval mode
 
 def part_in_eval(folder, sick):
@@ -281,6 +374,11 @@ CASES = dict(
     divided_twice=("UnequalMicroBatches", accumulated(16, False)),
     zeroed_each_batch=("UnequalMicroBatches", accumulated(4, True)), not_shifted=("UnrelatedLabels", shifted(0)),
     shifted_twice=("UnrelatedLabels", shifted(2)), part_in_eval=("EvalModeTraining", part_in_eval),
+    attention=("MissingCausalMask", unmasked(Attention)), nano=("MissingCausalMask", unmasked(Attention, True)),
+    filter=("MissingCausalMask", unmasked(Filter)), memory=("MissingCausalMask", unmasked(Memory)),
+    summed=("UnequalMicroBatches", summed()), summed_texts=("UnequalMicroBatches", summed(text=True)),
+    summed_and_clipped=("UnequalMicroBatches", summed(adamw, clip=True)),
+    summed_parts=("UnequalMicroBatches", summed_parts),
     module_attribute=("NothingFrozen", module_attribute), misspelt=("NothingFrozen", misspelt),
     keras_word=("NothingFrozen", keras_word), several_stages=("NothingFrozen", several_stages),
     own_sampler=("SameOrderEachEpoch", own_sampler), own_stream=("SameOrderEachEpoch", own_stream),
@@ -308,6 +406,70 @@ def test_a_relative_of_a_known_error_is_told(name, tmp_path):
 def test_its_healthy_twin_is_silent(name, tmp_path):
     found = CASES[name][1](tmp_path, False)
     assert not found, found
+
+
+def divided_afterwards(model, optimizer, n, x, y):
+    "Gradients of whole batches are added and divided before the update."
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    if n % 4 == 3:
+        for p in model.parameters(): p.grad /= 4
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss
+
+
+def two_views(model, optimizer, n, x, y):
+    "The loss on the batch and on a disturbed copy of it: a sum that is meant."
+    optimizer.zero_grad()
+    for noise in (0.0, 0.1, 0.2): F.cross_entropy(model(x + noise * torch.randn_like(x)), y).backward()
+    optimizer.step()
+    return F.cross_entropy(model(x), y).detach()
+
+
+@pytest.mark.parametrize("step", [divided_afterwards, two_views])
+def test_sums_that_are_meant_are_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
+
+
+def test_a_sum_that_adam_divides_again_is_silent(tmp_path): assert not summed(adamw)(tmp_path, True)
+
+
+class Copier(nn.Module):
+    "An encoder that sees the whole text, and a decoder that gets it place by place: an autoencoder."
+    def __init__(self):
+        super().__init__()
+        self.table, self.whole, self.head = nn.Embedding(30, 16), nn.GRU(16, 16, batch_first=True), nn.Linear(16, 30)
+        self.again = nn.Embedding(30, 16)
+
+    def forward(self, ids):
+        whole = self.whole(self.table(ids))[1].transpose(0, 1)
+        return self.head(self.again(ids) + whole)
+
+
+def test_an_autoencoder_of_texts_is_silent(tmp_path):
+    def step(model, optimizer, n, ids):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        return loss
+    assert not loop_of(tmp_path, step, model=Copier(), batches=[(one,) for one in texts_of() % 30])
+
+
+def test_looking_for_a_mask_changes_no_bit(tmp_path):
+    def weights(look):
+        torch.manual_seed(3)
+        model = Reader(Attention(False))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        inspector = Inspector([rule() for rule in LOOP_RULES] if look else [])
+        with watch(tmp_path / str(look), model, optimizer, rules=[inspector]) as w:
+            for ids in w(list(texts_of(count=6) % 30)):
+                optimizer.zero_grad()
+                F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                optimizer.step()
+        assert [one.rule for one in inspector.findings] == ["MissingCausalMask"] * look
+        return [p.detach().clone() for p in model.parameters()]
+    assert all(map(torch.equal, weights(True), weights(False)))
 
 
 @pytest.mark.parametrize("settings, planned", [

@@ -138,7 +138,7 @@ def group(world_size):
     return {rank: dict(zip(calls, values)) for rank, values in found.items()}
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[pytest.param(2, marks=pytest.mark.rarely), 4])
 def ranks(request): return group(request.param)
 
 

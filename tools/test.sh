@@ -23,7 +23,7 @@ fi
 ruff check nbs tests tools || names=failed
 # three times as many processes as cores, for many wait; not so many that they run out of memory
 cores=$(nproc 2>/dev/null || sysctl -n hw.ncpu); processes=$((3 * cores < 8 ? 3 * cores : 8))
-pytest --processes "$processes" --continue-on-collection-errors --nbmake-timeout=600 --durations=10 --durations-min=1 \
+pytest --processes "$processes" --continue-on-collection-errors --durations=10 --durations-min=1 \
   "$@" "${where[@]}" </dev/null
 status=$?
 [[ -z ${names:-} ]] || echo "failed: names and long lines, see above" >&2

@@ -82,7 +82,8 @@ def plot_calls(
     middle = sizes[len(sizes) // 2]
     ax.plot(sizes, [apart[n] for n in sizes], "--", marker="o", markersize=4, color=COLORS["wait"])
     ax.plot(sizes, [together[n] for n in sizes], marker="o", color=COLORS["forward"])
-    ax.text(middle, apart[middle], "n calls with one image each  ", ha="right", va="bottom", color=COLORS["wait"])
+    ax.annotate("n calls with one image each", (middle, apart[middle]), (-8, 4), textcoords="offset points",
+                ha="right", va="bottom", color=COLORS["wait"])
     ax.text(middle, together[middle] / 2, "  one call with n images", va="top", color=COLORS["forward"])
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
@@ -114,38 +115,45 @@ def plot_learning(
     return left
 
 # %% ../../nbs/views/02_data.ipynb #a0f0eb32
-_BATCH_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy", "backward", "read")]
+_CLASS_COLORS = [COLORS[name] for name in ("forward", "update", "wait", "copy")]
 
 def draw_orders(
     orders:list[list[int]],  # from `epoch_orders`
     batch_size:int,          # samples in a batch
     drop_last:bool,          # whether an incomplete last batch is left out
 ) -> Svg:
-    "Epochs as rows of numbered boxes, coloured by batch; a box that is left out is hollow."
+    "Files sorted by class, and below them epochs; a box has its class's colour, and is hollow if it is left out."
     samples = len(orders[0])
     places = nice_limit(max(samples, 10))  # that fit beside each other
-    drawing = Svg(700, 20 + 26 * len(orders), "the order of samples in each epoch", ("places", places))
+    drawing = Svg(700, 50 + 26 * len(orders), "files sorted by class, and their order in each epoch",
+                  ("places", places))
     wide = 620 / places
     kept = samples // batch_size * batch_size if drop_last else samples
+    _draw_row(drawing, "files", 0, range(samples), wide, [""] * samples)
     for start in range(0, kept, batch_size):
-        width = wide * (min(start + batch_size, kept) - start)
+        left, width = 70 + start * wide, wide * (min(start + batch_size, kept) - start)
         name = f"batch {start // batch_size}" if width > 50 else str(start // batch_size)
-        drawing.text(69 + start * wide + width / 2, 14, name, "middle", 11)
-    if kept < samples: drawing.text(68 + samples * wide, 14, "left out" if samples - kept > 1 else "out", "end", 11)
-    for epoch, order in enumerate(orders): _draw_epoch(drawing, epoch, order, wide, batch_size, kept)
+        drawing.text(left - 1 + width / 2, 43, name, "middle", 11)
+        drawing.line(left, 48, left + width - 2, 48)
+        if start: drawing.line(left - 1, 48, left - 1, drawing.height)
+    if kept < samples: drawing.text(68 + samples * wide, 43, "left out" if samples - kept > 1 else "out", "end", 11)
+    where = [f"in batch {place // batch_size}" if place < kept else _OUT for place in range(samples)]
+    for epoch, order in enumerate(orders): _draw_row(drawing, f"epoch {epoch}", 50 + 26 * epoch, order, wide, where)
     return drawing
 
-def _draw_epoch(drawing: Svg, epoch: int, order: list[int], wide: float, batch_size: int, kept: int) -> None:
-    "A row of samples, of which the first `kept` are in a batch."
-    top = 20 + 26 * epoch
-    drawing.text(0, top + 17, f"epoch {epoch}")
-    for place, sample in enumerate(order):
-        left, middle, out, batch = 70 + place * wide, 69 + (place + 0.5) * wide, place >= kept, place // batch_size
-        color = COLORS["other"] if out else _BATCH_COLORS[batch % 6]
-        where = f"sample {sample} is left out" if out else f"sample {sample}, in batch {batch}"
-        drawing.box(left, top + 2, wide - 2, 22, color, hollow=out, hover=f"epoch {epoch}: {where}")
-        ink = "currentColor" if out else words_on(color)
-        drawing.text(middle, top + 17, str(sample), "middle", 11, ink)
+_OUT = "left out"
+
+def _draw_row(drawing: Svg, name: str, top: int, row: Sequence[int], wide: float, where: Sequence[str]) -> None:
+    "Samples beside each other; `where` says of each place what becomes of its sample."
+    drawing.text(0, top + 16, name)
+    classes = min(len(_CLASS_COLORS), len(row))
+    for place, (sample, becomes) in enumerate(zip(row, where)):
+        kind, out = sample * classes // len(row), becomes == _OUT
+        words = ", ".join(filter(None, [f"{name}: sample {sample}", f"class {kind}", becomes]))
+        drawing.box(70 + place * wide, top + 1, wide - 2, 22, _CLASS_COLORS[kind], hollow=out, hover=words)
+        ink = "currentColor" if out else words_on(_CLASS_COLORS[kind])
+        drawing.text(69 + (place + 0.5) * wide, top + 16, str(sample), "middle", 11, ink)
+
 
 # %% ../../nbs/views/02_data.ipynb #7ad3d932
 def order_panel() -> ipywidgets.VBox:

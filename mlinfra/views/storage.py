@@ -281,6 +281,7 @@ def draw_rates(
     limit:float,                    # images/s that the storage can deliver
     enough:int=1,                   # reads in flight that reach it
     name:str="storage",             # for the limit's words
+    images_per_read:float=1,        # that a read brings
 ) -> Chart:
     "Images a second over reads in flight, both axes logarithmic: predicted hollow, measured solid, the limit dashed."
     low, high = _decades([*predicted.values(), *measured.values(), limit])
@@ -289,12 +290,19 @@ def draw_rates(
                   Axis("images per second", low, high, log=True, readout=_rate), title="images per second over reads")
     chart.curve([(end, limit) for end in ends], COLORS["other"], "4 2")
     chart.note(ends[0], limit, f"limit of the {name}: {_rate(limit)}/s", "start", -6, 4)
-    chart.curve([*predicted.items(), (ends[1], max(predicted.values()))], COLORS["other"])
+    corner = {enough: limit} if enough > 1 else {}
+    curve = sorted({**predicted, **corner}.items())
+    chart.curve([*curve, (ends[1], max(rate for _, rate in curve))], COLORS["other"])
     if enough > 1:
         chart.curve([(enough, low), (enough, limit)], COLORS["other"], "4 2")
-        chart.note(enough, low, f"{enough:,} in flight reach the limit", "end", -8, -6)
+        place = ("start", -8, 6) if enough < 8 else ("end", -8, -6)
+        chart.note(enough, low, f"{enough:,} in flight reach the limit", *place)
     if chosen in predicted and chosen not in measured:
-        chart.note(chosen, predicted[chosen], f"{chosen:,} in flight: {_rate(predicted[chosen])}/s", "start", 17, 8)
+        each = duration_text(chosen * images_per_read / predicted[chosen])
+        words = f"{chosen:,} in flight: {_rate(predicted[chosen])}/s, {each} a read"
+        right = chosen >= max(predicted) / 8  # no room beside it
+        place = ("start", 17, 8) if not right else ("end", -10, 8) if enough > chosen / 8 else ("end", 20, 8)
+        chart.note(chosen, predicted[chosen], words, *place)
     for n, rate in predicted.items():
         hover = [f"{count_text(n, 'read')} in flight: {_rate(rate)} images/s, predicted"]
         chart.dots([(n, rate)], COLORS["wait" if n == chosen else "other"], True, hover)
@@ -337,7 +345,7 @@ def storage_panel() -> ipywidgets.VBox:
         limit, read = images_per_s(model, image, 10**9, layout), _read_bytes(layout, image)
         enough = model.in_flight_needed(read, 1 / model.service(read))
         return (describe_storage(model, image, in_flight, layout),
-                draw_rates(predicted, measured, in_flight, limit, enough, name))
+                draw_rates(predicted, measured, in_flight, limit, enough, name, read / image))
 
     def work(job: Job) -> str:
         name, layout, image, in_flight = (controls[key].value for key in ("name", "layout", "image", "in_flight"))

@@ -16,8 +16,8 @@ from ..engine.base.machine import usable_cores
 from ..engine.base.sample_statistics import median
 from ..engine.base.timing import timed
 from ..engine.workers.worker_sweep import Blur, SweepRow, SweepTask, check_workers, summarise, sweep_rows
-from ..engine.ui.figures import axes, label, log_ticks
-from ..engine.ui.palette import COLORS
+from ..engine.ui.figures import axes, label
+from ..engine.ui.palette import COLORS, INK, WHITE
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.base.text import count_text, duration_text
@@ -49,30 +49,33 @@ def error_text(
 def plot_steps(
     measured:Mapping[int, float],   # number of workers -> milliseconds of a step
     predicted:Mapping[int, float],  # of the same numbers, by the formula
+    waiting:Mapping[int, float],    # of the same numbers: milliseconds of a step in which the loop waits for a batch
     title:str="",                   # the finding, in a few words
     ax:Axes|None=None,              # where to draw
 ) -> Axes:
-    "A step over workers, both axes logarithmic: measured solid, by the formula hollow, each with its milliseconds."
+    "A bar for a step with each number of workers, its computing below its waiting; the formula's step as a line."
     ax, counts = axes(ax, height=3.0), list(measured)
-    for times, style, words, color, above in ((measured, "o-", "measured", "forward", True),
-                                              (predicted, "o--", "the formula", "wait", False)):
-        heights, look = [times[n] for n in counts], dict(color=COLORS[color], fontsize=9, textcoords="offset points")
-        ax.plot(counts, heights, style, color=COLORS[color], mfc=COLORS[color] if above else "none")
-        for n, height in zip(counts, heights):
-            if not above and round(height) == round(measured[n]): continue  # one number for both
-            ax.annotate(f"{height:.0f}", (n, height), (2, 6) if above else (-4, -12), **look)
-        ax.annotate(words, (counts[-1], heights[-1]), (22, 0), va="center", **look)
-    ax.set(xscale="log", yscale="log", xlim=(0.85 * counts[0], 1.8 * counts[-1]),
-           ylim=(0.7 * min([*measured.values(), *predicted.values()]), 1.5 * max(measured.values())))
-    log_ticks(ax.yaxis)
-    ax.set_xticks(counts, [str(n) for n in counts])
-    ax.minorticks_off()
+    places, high = range(len(counts)), 1.12 * max([*measured.values(), *predicted.values()])
+    rest = [measured[n] - waiting[n] for n in counts]
+    ax.bar(places, rest, 0.5, color=COLORS["forward"])
+    ax.bar(places, [waiting[n] for n in counts], 0.5, rest, color=COLORS["wait"])
+    for place, n, computes in zip(places, counts, rest):
+        ax.text(place, measured[n] + 0.02 * high, f"{measured[n]:.0f}", ha="center", va="bottom", fontsize=9)
+        ax.text(place, computes / 2, f"{computes:.0f}", ha="center", va="center", color=WHITE, fontsize=9)
+        ax.plot((place - 0.35, place + 0.35), (predicted[n],) * 2, color=INK, lw=2)
+        ax.text(place + 0.37, predicted[n], f"{predicted[n]:.0f}", va="center", fontsize=9)
+    waits_at = rest[0] + 0.8 * waiting[counts[0]]
+    ax.text(0.28, waits_at, "waits for a batch", color=COLORS["wait"], va="center", fontsize=9)
+    ax.text(places[-1] + 0.55, predicted[counts[-1]], "by the formula", va="center", fontsize=9)
+    ax.text(places[-1] + 0.28, 0.05 * high, "computes", color=COLORS["forward"], va="center", fontsize=9)
+    ax.set(xlim=(-0.6, places[-1] + 1.3), ylim=(0, high))
+    ax.set_xticks(places, [str(n) for n in counts])
     return label(ax, "workers", "a step (ms)", title)
 
 # %% ../../nbs/views/06_workers.ipynb #w6waysf1
 def plot_ways(
     steps:pd.DataFrame,   # a column "loading", and one for each way to train: milliseconds of a step
-    pays:float,           # ms of loading from which on another way is faster than the first, by the formula
+    pays:float,           # ms of loading from which on another way is faster than the first, by the rule
     title:str="",         # the finding, in a few words
     ax:Axes|None=None,    # where to draw
 ) -> Axes:
@@ -87,7 +90,7 @@ def plot_ways(
         ax.text(1.03 * end, beside, way, color=color, va="center", fontsize=9)
     if 0 < pays < end:
         ax.axvline(pays, ls=":", color=COLORS["other"])
-        ax.text(pays, 0.03 * top, " from here on, by the formula", color=COLORS["other"], fontsize=9)
+        ax.text(pays + 0.01 * end, 0.03 * top, "pays from here, by the rule", color=COLORS["other"], fontsize=9)
     ax.set(xlim=(0, 1.45 * end), ylim=(0, top))
     ax.set_xticks([tick for tick in ax.get_xticks() if tick <= 1.02 * end])
     return label(ax, "loading a batch, without a worker (ms)", "a step (ms)", title)

@@ -1,6 +1,6 @@
 """Every lesson in JupyterLab: it opens saved, whole and within its page; its panels and questions run; it is saved, and
-what they left in it is shown once what they lived in is gone: in one notebook with those of all lessons.
-test_lessons.py opens lessons that ran to their end again."""
+what they left in it is shown once what they lived in is gone: in one notebook with those of all lessons. An appendix
+that has neither is opened with --everything. test_lessons.py opens lessons that ran to their end again."""
 import ast
 import builtins
 import importlib.util
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools/notebooks.py")
 spec.loader.exec_module(tool := importlib.util.module_from_spec(spec))
 LESSONS = [path.relative_to(ROOT).as_posix() for path in [*tool.lessons(), ROOT / "nbs/glossary.ipynb"]]
-WIDTHS = 900, 1280, 1920
+WIDTHS = 900, 1920
 LOOKED_AT = ("index", "13_pipeline", "23_cost")  # whose pictures are taken in both themes
 
 # What has grown out of its column: it ends right of the nearest box that scrolls or cuts, and that box does not scroll.
@@ -162,14 +162,19 @@ def opens_and_saves(opened, desk, server, readers_copy, left):
     return try_
 
 
-@pytest.mark.parametrize("path", LESSONS)
+def plain_ones_rarely(path):
+    plain = "/more/" in path and not imports_and_cards(path)[1]
+    return pytest.param(path, marks=pytest.mark.rarely) if plain else path
+
+
+@pytest.mark.parametrize("path", map(plain_ones_rarely, LESSONS))
 def test_a_lesson_opens_whole_and_its_panels_live(opens_and_saves, path): opens_and_saves(path)
 
 
 def test_what_panels_and_questions_left_is_shown_without_them(opens_and_saves, opened, desk, left):
     "The cells of all lessons, as Jupyter saved and trusts them, in one notebook."
     for path in LESSONS:
-        if path not in left: opens_and_saves(path)
+        if path not in left and imports_and_cards(path)[1]: opens_and_saves(path)
     cells = [cell | dict(id=f"{number}-{cell['id']}") for number, found in enumerate(left.values()) for cell in found]
     made = dict(cells=cells, metadata=tool.load(ROOT / "nbs/index.ipynb").metadata, nbformat=4, nbformat_minor=5)
     desk.start().api("PUT", "contents/reader/left.ipynb", type="notebook", format="json", content=made)

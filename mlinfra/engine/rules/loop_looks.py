@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..record.watch import count_samples
 from .batch_fingerprint import BatchSnapshot, lacks_spread
 from .loop_probe import LoopProbe
 from .loss_graph import read_loss_graph
@@ -85,6 +86,8 @@ class LoopLooks:
         "A batch has come; with accumulation, one of several for the step."
         place, self._place = self._place, self._place + 1
         new, self._step = step != self._step, step
+        self._probe.came += 1
+        if self._probe.whole: self._probe.samples = count_samples(batch)
         if self.ranks is not None and place >= self.ranks.due: self.ranks.batch(batch, step, place)
         if step < self._next and step < self._glance or self._broken: return
         try: self._look(batch, step, place, new)

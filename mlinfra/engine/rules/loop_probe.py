@@ -12,13 +12,16 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from ..base.host_copy import is_capturing
 from ..record.watch import GradientReader, OwnedHook
+from ..train.batches import tensors_in
 from .findings import plain_name
+from .later_tokens import sees_later_tokens
 from .nonfinite_origin import leaf_modules
 from .tensor_stats import first_floats
 
@@ -51,6 +54,9 @@ class UpdateLook:
     dropped:int=0               # batches whose gradients were thrown away before it
     scales:tuple[float|None, ...]=()   # by what each micro-batch's mean cross entropy was multiplied; None: not known
     shift:int|None=None         # how many places after its token each label stands, if labels are tokens of the input
+    sees:bool|None=None         # whether outputs depend on later tokens of which they are the labels; None: not known
+    batches:int=0               # of the loader, from which the micro-batches come; 0: they are parts of one
+    adapts:bool=False           # the optimizer divides by the size of the gradients, as Adam does
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -103,7 +109,7 @@ class _Updates:
         small = {id(p): p for p in (min(part, key=lambda p: p.numel()) for part in parts if part)}
         self.small = [p for i, p in enumerate(small.values()) if i == 0 or p.numel() <= 1 << 16]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
-        self._all_names, self.all, self.updated = names, rows, False
+        self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
         self.begin()
 
     def begin(self) -> None:
@@ -130,6 +136,10 @@ class _Updates:
         same = [now is not None and bool(now.any()) and torch.equal(now, grad) for now, grad in pairs]
         return len(self.steps) - 1 if same and all(same) else 0
 
+    def adapts(self) -> bool:
+        "Whether it keeps squares of gradients, and divides by their root."
+        return any("sq" in str(key) for p in self.small for key in self._optimizer.state.get(p, ()))
+
     def keep_frozen(self) -> None:
         "Keep some values of frozen parameters, of which gradients of before are still there."
         self._kept = [(p, _some(p)) for p in self.all if not p.requires_grad and p.grad is not None]
@@ -153,7 +163,9 @@ def _are_tokens(x: Any) -> bool:
 
 def _scale_of(grad: torch.Tensor, out: torch.Tensor) -> float | None:
     "By what the mean cross entropy of a batch was multiplied before its backward pass; None: it is no such loss."
-    rows, came = out[:64].float(), grad[:64].float() * len(grad)
+    some = grad.ne(0).any(1)  # others have no label
+    rows, came = out[some][:64].float(), grad[some][:64].float() * int(some.sum())
+    if not len(rows): return None
     chances = rows.softmax(1)
     low, label = came.min(1)
     wrong = 1 - chances.gather(1, label[:, None])[:, 0]
@@ -175,6 +187,18 @@ def _shift_of(grad: torch.Tensor, tokens: torch.Tensor) -> int | None:
     best = max(fits, key=lambda shift: fits[shift])  # of equals the first: the next token
     return best if fits[best] > 0.98 else None
 
+def _is_one_of_several() -> bool:
+    "Whether other ranks would have to compute the same."
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+def _outputs_for(output: Any, tokens: torch.Tensor | None) -> torch.Tensor | None:
+    "The first floats that come out with samples; for tokens, those with a row for each of them."
+    first = first_floats(output)
+    if tokens is None or first is None or first.dim() == 3: return first
+    try: rows = [t for t in tensors_in(output) if t.is_floating_point() and t.dim() == 3]
+    except Exception: return first
+    return next((t for t in rows if t.shape[:2] == tokens.shape), first)
+
 class LoopProbe:
     "Hooks on a model and its optimizers for a few steps."
     def __init__(
@@ -189,7 +213,8 @@ class LoopProbe:
         self._model, self._optimizers = model, list(optimizers)
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
         self._handles, self._calls, self._micro = [], [], []
-        self._scales, self._shift, self._tokens = [], None, None
+        self._scales, self._shift, self._tokens, self._sees = [], None, None, None
+        self.came, self.samples, self._places = 0, 0, []  # batches, samples of the latest, whence micro-batches come
         self._broken = self._on = self._whole = self._several = False
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
@@ -220,7 +245,7 @@ class LoopProbe:
                 after = lambda *_, s=state: self._after_update(s)
                 keep(optimizer.register_step_post_hook(self._hook(optimizer, after)))
         if self._whole or not whole: return
-        self._whole, self._micro, self._scales, self._forwards = True, [], [], 0
+        self._whole, self._micro, self._scales, self._places, self._forwards = True, [], [], [], 0
         if model is not None and self._eager:
             keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
             keep(model.register_forward_hook(self._hook(model, self._after_model), always_call=True))
@@ -266,7 +291,7 @@ class LoopProbe:
         self._has_learned = True
         self._forwards += 1
         tokens, self._tokens = self._tokens, None
-        out = first_floats(output) if self._several or tokens is not None else None
+        out = _outputs_for(output, tokens) if self._several or tokens is not None else None
         if out is None or not out.requires_grad or out.dim() < 2: return
         if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
         if tokens is not None and out.dim() == 3 and out.shape[:2] == tokens.shape:
@@ -281,11 +306,18 @@ class LoopProbe:
         "How much a sample of this micro-batch counts."
         if not self._on: return
         self._micro.append((len(grad), grad.detach().float().flatten(1).norm(dim=1).mean()))
-        self._scales.append(_scale_of(grad.detach(), out) if out.dim() == 2 else None)
+        rows = out.dim() == 2 or out.dim() == 3 and out.shape[-1] > 1
+        self._scales.append(_scale_of(grad.detach().flatten(0, -2), out.flatten(0, -2)) if rows else None)
+        self._places.append(self.came)
 
     def _compare_labels(self, grad: torch.Tensor, tokens: torch.Tensor) -> None:
         "Of a cross entropy only the label's output has a negative gradient: is the label a token of the input?"
-        if self._on: self._shift = _shift_of(grad.detach(), tokens)
+        if not self._on: return
+        self._shift = _shift_of(grad.detach(), tokens)
+        if self._shift != 1 or self._sees is not None or _is_one_of_several(): return
+        varied = tokens[:, 1:] != tokens[:, :-1]
+        asked = (grad.detach().amin(2) < 0) & F.pad(varied, (0, 1))
+        self._sees = sees_later_tokens(torch._C._current_autograd_node(), tokens, asked) or False
 
     def _gradient(self, state: _Updates, place: int, grad: torch.Tensor) -> None:
         self._guarded(state.gradient, place, grad, self.step)
@@ -303,11 +335,17 @@ class LoopProbe:
         state.judged, micro = bool(state.came), tuple((n, float(size)) for n, size in self._micro)
         state.keep_frozen()
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
-                                state.dropped() if len(self._states) == 1 else 0, tuple(self._scales), self._shift)
+                                state.dropped() if len(self._states) == 1 else 0, tuple(self._scales), self._shift,
+                                self._sees, self._batches(), state.adapts())
+
+    def _batches(self) -> int:
+        "Of the loader; 0: each micro-batch is a part of the same one."
+        places, sizes = set(self._places), [n for n, _ in self._micro]
+        return 0 if len(places) == 1 and len(sizes) > 2 and sum(sizes) <= self.samples else len(places)
 
     def _after_update(self, state: _Updates) -> None:
         if state.came and not state.judged: self._judge(state)  # it came in a closure
-        self._micro, self._scales, self._shift = [], [], None
+        self._micro, self._scales, self._places, self._shift = [], [], [], None
         self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin()

@@ -122,12 +122,13 @@ class TrainingModeEvaluation(Rule):
 class UnequalMicroBatches(Rule):
     "Micro-batches of an update do not count as they should: by their sizes, all of them, and divided once."
     needs = ("accumulation",)
-    _times, _dropped, _twice = 0, 0, 0
+    _times, _dropped, _twice, _summed = 0, 0, 0, 0
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare the largest with the smallest, and what comes with what the update takes."
         self._ask_dropped(look)
         self._ask_divided(look)
+        self._ask_summed(look)
         rows = [row for row in look.micro_batches if row[1] > 0]
         (few, loud), (many, quiet) = min(rows, default=(1, 1.0)), max(rows, default=(1, 1.0))
         unequal = many >= 3 * few and 0.6 < loud / quiet / (many / few) < 1.7
@@ -157,6 +158,20 @@ class UnequalMicroBatches(Rule):
             look.step, f"the loss of each of {count} micro-batches is divided by {count ** 2}: it is divided by their "
             "number twice, and gradients are that much too small", "Divide it once, in the loop or in the function "
             "that computes it", cost=0.5, remark=True, count=count)
+
+    def _ask_summed(self, look: UpdateLook) -> None:
+        "Whether mean losses of several batches are added and never divided; to Adam that is nothing, unless it clips."
+        count = len(look.scales)
+        whole = count > 1 and look.batches in (0, count) and all(
+            one is not None and abs(one - 1) < 0.02 for one in look.scales)
+        divided = look.kept is None or abs(look.kept * count - 1) < 0.02 or look.adapts and look.kept > 0.99
+        self._summed = self._summed + 1 if whole and not divided else 0
+        self.facts.more |= 0 < self._summed < 3
+        if self._summed == 3: self.found(
+            look.step, f"the gradients of {count} micro-batches are added, and the mean loss of each is not divided: "
+            f"they are {count} times those of one batch of that size", f"Divide each loss by {count}, or by the number "
+            "of samples or tokens of the whole update; if the learning rate was chosen for the sum, it is meant so",
+            cost=0.3, remark=True, count=count)
 
 class ClippedWhileScaled(Rule):
     "Gradients are clipped before the loss scale is taken out of them."

@@ -38,7 +38,7 @@ LESSONS = {  # in the order of reading
     "01": Lesson(_ONE, "Arithmetic", 40, 3, 3), "02": Lesson(_ONE, "Data", 30, 2, 3),
     "03": Lesson(_ONE, "Models", 45, 3, 3), "04": Lesson(_ONE, "Training", 30, 3, 3),
     "05": Lesson(_ONE, "Inference", 35, 4, 4), "06": Lesson(_TWO, "Workers", 30, 3, 3),
-    "07": Lesson(_TWO, "Storage", 30, 3, 3), "08": Lesson(_TWO, "Doctor", 30, 3, 3),
+    "07": Lesson(_TWO, "Storage", 30, 5, 3), "08": Lesson(_TWO, "Doctor", 30, 3, 3),
     "09": Lesson(_THREE, "Precision", 45, 4, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
     "11": Lesson(_FOUR, "Data parallel", 60, 3, 3), "12": Lesson(_FOUR, "Sharding", 60, 3, 3),
     "13": Lesson(_FOUR, "Pipeline", 45, 4, 3), "14": Lesson(_FOUR, "Tensor parallel", 45, 2, 3),

@@ -117,10 +117,10 @@ def quote(
 def pareto(
     points:Iterable[tuple[float, float]],  # such as (seconds, dollars): less is better in both
 ) -> list[int]:                            # the places of those that no other beats, in the order of the first figure
-    "Which choices are worth a thought: no other is better in one and at least as good in the other."
+    "Which choices are worth a thought: no other is better in one and at least as good in the other. NaN never is."
     points = list(points)
-    kept, least = [], math.inf
-    for place in sorted(range(len(points)), key=lambda i: points[i]):
+    kept, least, known = [], math.inf, [i for i, point in enumerate(points) if not any(map(math.isnan, point))]
+    for place in sorted(known, key=lambda i: points[i]):
         if points[place][1] < least: kept, least = [*kept, place], points[place][1]
     return kept
 

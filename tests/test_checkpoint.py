@@ -637,3 +637,35 @@ def test_a_run_that_is_stopped_while_the_loader_opens_is_saved(tmp_path):
 
     assert len(train(Checkpointer(tmp_path, 100), StopAtOpening())) == 4 and latest(tmp_path).step == 4
     assert train(Checkpointer(tmp_path, 100)) == train()
+
+
+# ---- weights that are not finite
+
+def spoiled_run(root, sick=11, epochs=1, **how):
+    "A mask of infinities is kept, too; from step `sick` on all weights are NaN."
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(8, 4))
+    model.register_buffer("mask", torch.full((3,), -torch.inf))
+    data = [(torch.randn(4, 8) * (torch.nan if n == sick else 1), torch.randint(0, 4, (4,))) for n in range(20)]
+    keeper = Checkpointer(root, every=2, **how)
+    fit(model, data, observers=[keeper], epochs=epochs, progress=False, device="cpu")
+    return keeper, model
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_the_last_good_checkpoints_stay_when_the_weights_become_nan(root, background):
+    with pytest.warns(UserWarning, match="step 12 are not finite .*newest of finite ones is of step 10") as told:
+        keeper, model = spoiled_run(root, background=background)
+    assert sorted(step_folders(root)) == [6, 8, 10, 20] and sum("not finite" in str(one.message) for one in told) == 1
+    from mlinfra.engine.checkpoint.weight_files import load_weights
+    with pytest.warns(UserWarning, match="are not finite: 1.bias"): load_weights(model, root)
+    load_weights(model, step_folder(root, 10))
+    with pytest.warns(UserWarning, match="of finite ones is of step 10: delete the folders of later steps"):
+        spoiled_run(root, epochs=2)
+    assert sorted(step_folders(root)) == [6, 8, 10, 40]
+
+
+def test_infinities_that_are_meant_do_not_count(root, recwarn):
+    spoiled_run(root, sick=None)
+    spoiled_run(root, sick=None, epochs=2)
+    assert sorted(step_folders(root)) == [36, 38, 40] and not [one for one in recwarn if "finite" in str(one.message)]

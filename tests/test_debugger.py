@@ -817,3 +817,25 @@ def test_a_forked_process_trains_on_by_itself():
     "In a process of its own: where autograd has threads for another device, no fork may train."
     with process_of_its_own() as own:
         assert own.submit(trained_beside_a_fork).result(120) == ([(0, "well")], [], [])
+
+
+def short_cosine(optimizer): return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+
+
+@pytest.mark.parametrize("make", [died, short_cosine, None])
+def test_no_step_searches_for_schedulers(make, tmp_path, monkeypatch):
+    "It is done as an epoch begins, and at the end."
+    inside, searched, look = [], [], rate_rules.living_schedulers
+    monkeypatch.setattr(rate_rules, "living_schedulers", lambda: searched.append(len(inside)) or look())
+    model = mlp(20, 64, 64, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scheduler = None if make is None else make(optimizer)
+    with watch(tmp_path, model, optimizer, rules=Debugger().rules) as w:
+        for _ in range(2):
+            for x, y in w([*batches()][:100]):
+                inside.append(1)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+                if scheduler is not None: scheduler.step()
+    assert searched and set(searched) <= {0, len(inside) // 2, len(inside)}

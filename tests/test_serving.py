@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -314,6 +315,28 @@ def test_a_worker_that_leaves_begins_again():
     assert (error.status, error.words) == (500, "the model failed: WorkerDied")
 
 
+class Deadly(torch.nn.Module):
+    def forward(self, x):
+        if x.amax() > 5: raise SystemExit(3)
+        return x.sum(1)
+
+
+@pytest.mark.parametrize("deadly, statuses", [
+    ({3}, {200: 7, 500: 1}), ({1, 6}, {200: 6, 500: 2}), ({*range(8)}, {500: 3, 503: 5})])
+def test_a_request_that_ends_the_worker_takes_no_other_along(deadly, statuses, pool):
+    "The others of its batch are tried again; where each of them is the end, not for ever."
+    with serve(Deadly(), input_shape=(2,), max_wait_seconds=0.5) as server:
+        send = lambda i: outcome(server.url, torch.full((1, 2), 9.0 if i in deadly else i / 2))
+        replies = list(pool.map(send, range(8)))
+        assert Counter(getattr(reply, "status", 200) for reply in replies) == statuses
+        assert all(reply.outputs == [float(i)] for i, reply in enumerate(replies) if not hasattr(reply, "status"))
+        wait_until(lambda: server.stats().workers == 1, "it has begun again")
+        assert server.stats().restarts == 1 + min(len(deadly), 3)
+        assert outcome(server.url, torch.full((1, 2), 2.0)).outputs == [4.0]
+    words = [reply.words for reply in replies if getattr(reply, "status", 200) == 503]
+    assert all("ended 4 times at requests of one batch" in one for one in words)
+
+
 def test_a_server_whose_only_worker_hangs_is_not_ready(gate, pool):
     with serve(gate, timeout_seconds=0.2) as server:
         late = pool.submit(outcome, server.url, digit(3))
@@ -518,6 +541,15 @@ def test_a_served_regressor_answers_with_pytorchs_numbers_and_outlives_its_proce
         wait_until(lambda: not_ready(url), "a worker that was killed while it waited is missed")
         wait_until(lambda: _gauge(url, "mlinfra_workers") == 1, "and another one is there")
         close(ask(url, x, 60).outputs, wanted)
+
+
+def test_a_request_that_kills_the_process_takes_no_other_along(tmp_path, pool):
+    with process_of(tmp_path, "regressor", "--max-wait-ms", "500") as (url, model, *_):
+        rows = torch.randn(6, 1, 16)
+        with torch.no_grad(): wanted = model(rows[:, 0])
+        replies = list(pool.map(lambda i: outcome(url, -100 * rows[i].abs() if i == 2 else rows[i]), range(6)))
+        assert [getattr(reply, "status", 200) for reply in replies] == [500 if i == 2 else 200 for i in range(6)]
+        for i in (0, 1, 3, 4, 5): close(replies[i].outputs, wanted[i:i + 1])
 
 
 def not_ready(url):

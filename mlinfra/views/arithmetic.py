@@ -5,6 +5,7 @@
 # %% ../../nbs/views/01_arithmetic.ipynb #ac7b7da3
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -63,17 +64,21 @@ def draw_global_batch(
     schedule:Schedule,                         # the plan
     width:float=700,                           # pixels
     seconds_per_micro_batch:float|None=None,   # that one rank takes; None: no times are shown
+    stages:Stages|None=None,                   # what this time is made of, drawn in proportion
 ) -> Svg:
     "One iteration as boxes: a row for each rank, its accumulated micro-batches one after the other."
     s, each, room = schedule, seconds_per_micro_batch, positive_float("width", width) - 150
+    if each is None or s.accumulation > _BOXES: stages = None
     limit = None if each is None else nice_limit(s.accumulation * positive_float("seconds_per_micro_batch", each))
     wide = min(130.0, room / s.accumulation) if each is None else room * each / limit
-    rows, top = min(s.world_size, 8), 20
+    rows, top = min(s.world_size, 8), 20 if stages is None else 42
     bottom, end = top + 22 * rows, 84 + wide * s.accumulation
     drawing = Svg(width, bottom + (30 if each is None else 88), f"one global batch of {s.global_batch} samples",
                   None if each is None else ("one iteration", limit))
     drawing.text(80, 13, _rank_words(s.accumulation, each), size=11)
-    for row in range(rows): _draw_rank(drawing, s, row, rows, wide, each)
+    if stages is not None: _draw_stages(drawing, stages, each)
+    for row in range(rows):
+        _draw_rank(drawing, s, top + 22 * row, _row_name(row, rows, s.world_size), wide, each, stages)
     drawing.line(end, top, end, bottom, COLORS["update"]).text(end + 8, (top + bottom) / 2 + 4, "update")
     if each is not None: _draw_time(drawing, 80, room, bottom + 4, limit, "s" if limit >= 1 else "ms")
     product = f"{s.batch_size:,} × {s.accumulation:,} × {s.world_size:,} = {s.global_batch:,} samples"
@@ -83,9 +88,24 @@ def draw_global_batch(
     whole = f"{count_text(s.epochs, 'epoch')}: {duration_text(s.duration(s.accumulation * each))}"
     return drawing.text(80, bottom + 78, whole)
 
-def _draw_rank(drawing: Svg, s: Schedule, row: int, rows: int, wide: float, each: float | None) -> None:
+_BOXES = 16  # drawn for one rank at most
+
+def _shares(stages: Stages) -> dict[str, float]:
+    "The share of each stage in a micro-batch's time."
+    return {name: getattr(stages, name) / stages.serial for name in STAGES}
+
+def _draw_stages(drawing: Svg, stages: Stages, each: float) -> None:
+    "Which colour is which stage, and how long it takes in a micro-batch."
+    x = 80.0
+    for name, share in _shares(stages).items():
+        words = f"{name} {duration_text(share * each)}"
+        drawing.box(x, 24, 11, 11, COLORS[name]).text(x + 16, 34, words, size=11)
+        x += 40 + 6.5 * len(words)
+
+def _draw_rank(drawing: Svg, s: Schedule, y: float, name: str, wide: float, each: float | None,
+               stages: Stages | None) -> None:
     "The micro-batches of one rank, in at most 16 boxes; a micro-batch is `wide` pixels."
-    y, name, boxes = 20 + 22 * row, _row_name(row, rows, s.world_size), min(s.accumulation, 16)
+    boxes, shares = min(s.accumulation, _BOXES), {"": 1.0} if stages is None else _shares(stages)
     drawing.text(0, y + 15, name)
     for box in range(boxes):
         start, end = (s.accumulation * edge // boxes for edge in (box, box + 1))
@@ -93,10 +113,15 @@ def _draw_rank(drawing: Svg, s: Schedule, row: int, rows: int, wide: float, each
         if count > 1: some = f"micro-batches {start + 1:,} to {end:,}"
         took = "" if each is None else f", {duration_text(count * each)}"
         hover = f"{name}, {some} of {s.accumulation:,}: {count_text(count * s.batch_size, 'sample')}{took}"
-        drawing.box(80 + start * wide, y + 2, count * wide - 2, 18, COLORS["forward"], hover=hover)
+        x, room = 80 + start * wide, count * wide - 2
+        for stage, share in shares.items():
+            part = f", of which {stage} {duration_text(share * each)}" if stage else ""
+            drawing.box(x, y + 2, share * room, 18, COLORS[stage or "forward"], hover=hover + part)
+            x += share * room
         words = f"{s.batch_size:,}" if count == 1 else f"{count:,} × {s.batch_size:,}"
         if count * wide > 7 * len(words):
-            drawing.text(79 + (start + end) / 2 * wide, y + 15, words, "middle", 11, words_on(COLORS["forward"]))
+            drawing.text(79 + (start + end) / 2 * wide, y + 15, words, "middle", 11,
+                         words_on(COLORS["forward" if stages is None else "preprocess"]))
 
 def _rank_words(accumulation: int, each: float | None) -> str:
     "What a rank does before an update."
@@ -130,6 +155,7 @@ _SOURCES = {"MNIST": "60,000 training images: LeCun, Cortes and Burges, The MNIS
             "ImageNet-1K": "1,281,167 training images, here rounded: Russakovsky and others, ImageNet Large Scale "
                            "Visual Recognition Challenge, 2015.", "own": ""}
 _MS_PER_IMAGE = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 13.75, 20, 50, 100, 200, 500)  # 13.75: the lesson's 440 ms for 32
+_LOG = Stages(0.060, 0.325, 0.055)  # the lesson's example, for 32 images
 _RESNET18_FLOPS = 3 * 2 * 1.8e9  # of an image of 224 x 224: 1.8 billion multiply-adds forward, and twice that backward
 _SET, _HERE = "the time set", "this machine, at best"
 _SCALED = "Time goes with the images: a real device takes longer for each when they come in small batches."
@@ -163,8 +189,11 @@ def live_schedule() -> LivePanel:
 def _show_schedule(ms_per_image: float, **plan: Any) -> tuple[Said, Svg]:
     "Words and picture."
     schedule, seconds = _plan(**plan), plan["batch_size"] * ms_per_image / 1000
-    said = replace(describe_choice(schedule, seconds), sources=f"{_SOURCES[plan['dataset']]} {_SCALED}".strip())
-    return said, draw_global_batch(schedule, seconds_per_micro_batch=seconds)
+    lesson = plan["dataset"] == "ImageNet-1K" and math.isclose(ms_per_image, 1000 * _LOG.serial / 32)
+    known = lesson and schedule.accumulation <= _BOXES
+    sources = [_SOURCES[plan["dataset"]], _SCALED, "The three parts are the lesson's example." if known else ""]
+    said = replace(describe_choice(schedule, seconds), sources=" ".join(filter(None, sources)))
+    return said, draw_global_batch(schedule, seconds_per_micro_batch=seconds, stages=_LOG if known else None)
 
 def schedule_panel() -> ipywidgets.VBox:
     "A panel: `live_schedule`, this machine's own time, and a real loop that checks the iterations."

@@ -20,6 +20,7 @@ from ..data import BatchLoader, Images, mnist
 from ..engine.train.autocast import supported_precisions
 from ..engine.ui.charts import Axis, Chart
 from ..engine.base.checks import ceil_div
+from ..engine.base.sample_statistics import median
 from ..engine.ui.panel_js import frame
 from ..engine.base.machine import pick_device, usable_cores
 from ..lab.cpu_noise import busy_neighbour
@@ -35,8 +36,8 @@ from ..engine.ui.controls import Dropdown, Slider, Switch, control_widgets, labe
 from ..engine.base.text import count_text
 
 # %% auto #0
-__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_SAID', 'draw_phases', 'plot_each_step',
-           'draw_crowding', 'plot_batch_sizes', 'plot_step_times', 'Studio', 'studio_panel']
+__all__ = ['HELD_BACK', 'EXAMPLE_OF', 'EXAMPLE_LOSSES', 'EXAMPLE_ACCURACIES', 'EXAMPLE_PHASES', 'EXAMPLE_SAID', 'draw_phases',
+           'plot_each_step', 'draw_crowding', 'plot_batch_sizes', 'plot_step_times', 'Studio', 'studio_panel']
 
 # %% ../../nbs/views/04_training.ipynb #37de065b
 if TYPE_CHECKING:
@@ -282,18 +283,20 @@ class Studio:
         self.view.picture.value = str(self.curves.drawing())
 
 # %% ../../nbs/views/04_training.ipynb #f84ba28b
-EXAMPLE_OF = "Intel Xeon, 2 cores, 22 November 2026"
+EXAMPLE_OF = "AMD EPYC, one thread, 28 November 2026"
 EXAMPLE_LOSSES = [
-    (1.92, 2.07), (3.84, 0.98), (5.76, 0.529), (7.68, 0.391), (9.6, 0.349), (11.52, 0.262), (13.44, 0.233),
-    (15.36, 0.195), (17.28, 0.21), (19.2, 0.167), (21.12, 0.153), (23.04, 0.124), (24.96, 0.156), (26.88, 0.119),
-    (28.8, 0.117), (30.72, 0.118), (32.64, 0.153), (34.56, 0.0782), (36.48, 0.0998), (38.4, 0.136),
-    (40.32, 0.0971), (42.24, 0.0837), (44.16, 0.0847), (46.08, 0.0832), (48, 0.0963), (49.92, 0.0702)]
+    (1.92, 2.07), (3.84, 0.98), (5.76, 0.535), (7.68, 0.393), (9.6, 0.349), (11.52, 0.262), (13.44, 0.232),
+    (15.36, 0.194), (17.28, 0.21), (19.2, 0.167), (21.12, 0.153), (23.04, 0.124), (24.96, 0.155), (26.88, 0.12),
+    (28.8, 0.118), (30.72, 0.116), (32.64, 0.153), (34.56, 0.0793), (36.48, 0.0996), (38.4, 0.135),
+    (40.32, 0.097), (42.24, 0.0829), (44.16, 0.086), (46.08, 0.0823), (48, 0.0981), (49.92, 0.0692)]
 EXAMPLE_ACCURACIES = [
-    (6.4, 84.6), (12.8, 91.2), (19.2, 95.1), (25.6, 95.9), (32, 94.1), (38.4, 96.7), (44.8, 97.4), (50, 97.76)]
+    (6.4, 84.4), (12.8, 91.2), (19.2, 95.1), (25.6, 95.7), (32, 94.0), (38.4, 96.6), (44.8, 97.1), (50, 97.81)]
+EXAMPLE_PHASES = dict(wait=0.05, copy=0.06, forward=7.5, backward=11.05, update=0.47)  # medians, milliseconds
 
-EXAMPLE_SAID = Said(f"{EXAMPLE_ACCURACIES[-1][1]:.1f}% of the validation digits right",
-                    f"Press Start. The curves are an example from another machine ({EXAMPLE_OF}): one epoch of 50,000 "
-                    "digits in batches of 64.")
+EXAMPLE_SAID = Said("2,800 images a second",
+                    f"Press Start. This is an example from another machine ({EXAMPLE_OF}): one epoch of 50,000 digits "
+                    f"in batches of 64, after which {EXAMPLE_ACCURACIES[-1][1]:.1f}% of the validation digits are "
+                    "right.")
 
 class _HalfChart(Chart):
     "A chart without room for words at its right."
@@ -308,8 +311,9 @@ def _inside(points: Sequence[tuple[float, float]], axis: Axis) -> list[tuple[flo
     return [(x, min(max(y, axis.low), axis.high) if math.isfinite(y) else axis.high) for x, y in points]
 
 class _StudioCurves:
-    "Loss and validation accuracy over the samples seen; at first those of an example."
+    "A step's phases, and loss and accuracy over the samples seen; at first those of an example."
     def __init__(self):
+        self.phases = dict(EXAMPLE_PHASES)
         self.losses, self.accuracies = list(EXAMPLE_LOSSES), list(EXAMPLE_ACCURACIES)
         self.said, self.thousands, self.before, self.example = EXAMPLE_SAID, EXAMPLE_ACCURACIES[-1][0], ([], []), True
 
@@ -317,11 +321,13 @@ class _StudioCurves:
         "Empty axes for a run over this many thousand samples; the run until now becomes the one before."
         if self.losses and not self.example: self.before = self.losses, self.accuracies
         self.losses, self.accuracies, self.said, self.thousands, self.example = [], [], Said(""), thousands, False
+        self.phases = dict.fromkeys(PHASES, 0.0)
 
     def drawing(self) -> Svg:
-        "The two charts side by side."
+        "The phases of a step as a bar, and below it the two charts side by side."
         samples = Axis("thousand samples seen", 0, self.thousands)
-        loss = _HalfChart(samples, Axis("training loss (log scale)", 1e-3, 10, log=True), 350, 250)
+        ticks = tuple(10.0 ** power for power in range(-3 if any(y < 0.01 for _, y in self.losses) else -2, 2))
+        loss = _HalfChart(samples, Axis("training loss (log scale)", ticks[0], 10, log=True, ticks=ticks), 350, 250)
         right = _HalfChart(samples, Axis("validation accuracy (%)", 80, 100), 350, 250)
         for chart, old, new, color in ((loss, self.before[0], self.losses, COLORS["forward"]),
                                        (right, self.before[1], self.accuracies, COLORS["update"])):
@@ -330,10 +336,11 @@ class _StudioCurves:
         measured = _thinned(self.accuracies, 60)
         hover = [f"after {1000 * x:,.0f} samples: {y:.2f}% right" for x, y in measured]
         right.dots(_inside(measured, right.y), COLORS["update"], hover=hover, radius=3.5)
-        drawing = Svg(700, 270, "training loss and validation accuracy over the samples seen")
-        for left, chart in ((0, loss), (350, right)):
-            drawing.parts.append(f'<g transform="translate({left} 0)">{"".join(chart.parts)}</g>')
-        if self.before[0]: drawing.line(52, 258, 76, 258, MUTED).text(82, 262, "the run before", size=11)
+        drawing = Svg(720, 360, "phases of a step; training loss and validation accuracy over the samples seen")
+        bar = draw_phases({"a step": self.phases})
+        for left, top, part in ((0, 0, bar), (0, 90, loss), (350, 90, right)):
+            drawing.parts.append(f'<g transform="translate({left} {top})">{"".join(part.parts)}</g>')
+        if self.before[0]: drawing.line(52, 348, 76, 348, MUTED).text(82, 352, "the run before", size=11)
         return drawing
 
 # %% ../../nbs/views/04_training.ipynb #16f9ac0e
@@ -369,6 +376,7 @@ class _StudioObserver:
 
     def _show(self, run: TrainingRun, step: Step) -> None:
         self.shown, self.studio.curves.said = time.monotonic(), self._said(run, step)
+        self.studio.curves.phases = {name: 1000 * median(getattr(s, name) for s in self.recent) for name in PHASES}
         self.studio.say(self.studio.curves.said)
         self.studio.show()
 

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,12 @@ from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
 from .checkpoint_files import (
     MANIFEST, RankStates, RootLock, damage, read_manifest, write_state)
+from .held_state import some
 from .state_trees import HostCopies, State, UnreadableCheckpoint
 from ..dist.process_group import RankGroup
 
 # %% auto #0
-__all__ = ['delete_checkpoint', 'delete_partial', 'checkpoints_to_delete', 'Saved', 'CheckpointFolder']
+__all__ = ['delete_checkpoint', 'delete_partial', 'nonfinite_weights', 'checkpoints_to_delete', 'Saved', 'CheckpointFolder']
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_folder.ipynb #cf000005
 def delete_checkpoint(folder:Path) -> None:
@@ -44,18 +46,34 @@ def delete_partial(root:Path) -> None:
     "Delete what killed processes left in a root that is locked: folders that end in .part."
     for part in partial_folders(root): shutil.rmtree(part, ignore_errors=True)
 
+def nonfinite_weights(
+    state:State,
+    since:Container[str]=(),   # names of those that may, as a mask or a minimum does
+) -> list[str]:
+    "The names of weights and buffers that hold NaN, or infinities."
+    found = []
+    for name, value in state.parts.get("model", {}).get("weights", {}).items():
+        if not isinstance(value, torch.Tensor) or not value.numel() or value.element_size() == 1: continue
+        if value.is_complex(): value = torch.view_as_real(value)
+        if not value.is_floating_point() or bool(value.sum(dtype=torch.float64).isfinite()): continue
+        if name not in since and not bool(value.isfinite().all()): found.append(name)
+    return found
+
 def checkpoints_to_delete(
     steps:list[int],      # that are committed
     keep:int,             # how many to keep, the newest
     spared:set[int],      # steps to keep beside them
     bad:set[int],         # steps whose checkpoints are damaged
+    spoiled:Iterable[int]=(),  # steps whose weights are not finite: of them the newest stays, beside the others
 ) -> list[int]:           # oldest first
     "Which checkpoints to delete: never one that is newer than all that are kept."
     good = sorted(set(steps) - bad)
-    kept = set(good[-keep:]) | spared
+    kept = set(sorted(set(good) - set(spoiled))[-keep:]) | set(good[-1:]) | spared
     return [step for step in sorted(steps) if step not in kept and good and step < good[-1]]
 
 # %% ../../../nbs/engine/checkpoint/checkpoint_folder.ipynb #cf000008
+_MOST_NAMES = 8  # of weights that are not finite, in a manifest
+
 @dataclass(frozen=True)
 class Saved:
     "A checkpoint that this process has written."
@@ -78,6 +96,9 @@ class CheckpointFolder:
         self.remarks: list[str] = []
         self.failure: tuple[int, Exception] | None = None  # the step that was not saved, and why
         self.run_id, self.bad, self.ranks = "", set(), RankGroup(alone=True)
+        self._spoiled: dict[int, list[str]] = {}   # step -> weights that are not finite, of what has been looked at
+        self._words = ""                           # of them, to be told
+        self._infinite: list[str] | None = None    # that were so in the first state of this process
         self.is_open, self._lock, self._thread = False, None, None
 
     def open(self) -> None:
@@ -94,7 +115,11 @@ class CheckpointFolder:
             raise ValueError(f"{self.root} holds checkpoints up to step {steps[0]:,}: "
                              "go on with them, resume=True, or give another folder")
         for step in steps:
-            if not (why := self._damage(here.get(step))): return RankStates(here[step], check=False)
+            if not (why := self._damage(here.get(step))):
+                names, kept = self._nonfinite(step, here[step]), read_manifest(here[step] / MANIFEST)
+                self._infinite = kept.get("infinite")
+                if names: self._say_spoiled(step, names, list(here), True)
+                return RankStates(here[step], check=False)
             self.bad.add(step)
             self.remark(f"passed over {step_folder(self.root, step).name}: {why}")
         if not steps: return None
@@ -145,12 +170,32 @@ class CheckpointFolder:
             newest = next(iter(step_folders(self.root)), None)
             left = "there is none yet" if newest is None else f"the newest one is of step {newest:,}"
             self.warn(f"the checkpoint of step {step:,} was not saved: {error}; training goes on, and {left}")
+        if self._words and self._words not in self.remarks: self.warn(self._words)
         add_remarks(remarks, self.remarks)
 
     def release(self) -> None:
         "Let another process have the root."
         if self._lock is not None: self._lock.release()
         self.is_open, self._lock = False, None
+
+    def _nonfinite(self, step: int, folder: Path) -> list[str]:
+        "Weights that are not finite, as its manifest tells."
+        if step in self._spoiled: return self._spoiled[step]
+        try: self._spoiled[step] = read_manifest(folder / MANIFEST).get("nonfinite", [])
+        except ValueError: return []
+        return self._spoiled[step]
+
+    def _say_spoiled(self, step: int, names: list[str], steps: list[int], resumed: bool = False) -> None:
+        "Once, and not in the thread that writes."
+        sound = max((s for s in steps if s < step and s not in self.bad and not self._nonfinite(
+            s, step_folder(self.root, s))), default=None)
+        newest = "none is of finite ones" if sound is None else f"the newest of finite ones is of step {sound:,}"
+        words = f"the weights of step {step:,} are not finite ({some(names)}), and {newest}: "
+        if resumed: words += "delete the folders of later steps to go on from there" if sound is not None else (
+            "give another folder to begin anew")
+        else: words += "checkpoints of such weights do not count among those that stay"
+        self._words = self._words or words
+        if resumed: self.warn(words)
 
     def _claim(self) -> None:
         with writing(self.root): self.root.mkdir(parents=True, exist_ok=True)
@@ -168,16 +213,27 @@ class CheckpointFolder:
             while set(steps := ranks.each(ready)) != {state.step}:  # a rank was asked to save once more than others
                 if state.step < max(steps): raise OSError(errno.EIO, "not all ranks saved it")
             ranks.first(lambda: delete_checkpoint(folder))  # a damaged one: a whole one is never written again
-            size = write_state(folder, state, ranks, torch=str(torch.__version__), run=self.run_id)
+            names = sorted({name for found in ranks.each(lambda: self._look(state)) for name in found})
+            more = dict(nonfinite=names[:_MOST_NAMES], infinite=self._infinite) if names or self._infinite else {}
+            size = write_state(folder, state, ranks, torch=str(torch.__version__), run=self.run_id, **more)
             self.bad.discard(state.step)
+            self._spoiled[state.step] = names
+            if names and not self._words: self._say_spoiled(state.step, names, list(step_folders(self.root)))
             self.saves.append(Saved(state.step, folder, copy_seconds, time.perf_counter() - start, size))
             if ranks.rank == 0: self._delete_old(state)
         except Exception as error: self.failure = state.step, error
 
+    def _look(self, state: State) -> list[str]:
+        if self._infinite is None:
+            first = nonfinite_weights(state)  # masks; of weights that became so most are
+            self._infinite = first if 2 * len(first) < len(state.parts.get("model", {}).get("weights", {})) else []
+        return nonfinite_weights(state, self._infinite)
+
     def _delete_old(self, state: State) -> None:
         best = state.parts["identity"]["best"]
-        found = step_folders(self.root)
-        for step in checkpoints_to_delete(list(found), self.keep, {best["step"]} if best else set(), self.bad):
+        found, spared = step_folders(self.root), {best["step"]} if best else set()
+        spoiled = [step for step, folder in found.items() if self._nonfinite(step, folder)]
+        for step in checkpoints_to_delete(list(found), self.keep, spared, self.bad, spoiled):
             try: delete_checkpoint(found[step])
             except (OSError, UnreadableCheckpoint) as error:
                 self.remark(f"{found[step].name} could not be deleted: {getattr(error, 'strerror', None) or error}")

@@ -31,7 +31,7 @@ from .kept_values import leaves, len_of, mark, merge, pack, plain_size
 from .state_trees import check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Part', 'ValuePlace', 'some', 'has_state', 'Found', 'HeldState']
+__all__ = ['Part', 'ValuePlace', 'some', 'has_state', 'Found', 'is_users', 'HeldState', 'is_of_process']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
@@ -53,6 +53,7 @@ class ValuePlace:
     def get(self) -> Any:
         "The value that lies there."
         if self.how == "cell": return self.owner.cell_contents
+        if self.how == "fixed" and not _is(self.owner, (dict, list, tuple, deque)): return _fixed(self.owner, self.key)
         if self.how != "attribute": return self.owner[self.key]
         return type.__getattribute__(self.owner, self.key) if isinstance(self.owner, type) else object.__getattribute__(
             self.owner, self.key)
@@ -152,11 +153,20 @@ def _home(thing: Any) -> str:
 def _package(module: Any) -> str: return module.partition(".")[0] if isinstance(module, str) else ""
 
 @cache
-def _is_users(module: str) -> bool:
+def is_users(
+    module:str,  # its name
+) -> bool:
     "Whether a module is the user's own, and not of an installed package."
     if not isinstance(module, str) or _package(module) in _OPAQUE | {"mlinfra"}: return False
     file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
     return not {"site-packages", "dist-packages"} & {*re.split(r"[/\\]", file or "")}
+
+def _fixed(owner: Any, key: Any) -> Any:
+    "An argument's default, or what a partial or a method holds."
+    if not _is(owner, FunctionType): return getattr(owner, key)
+    if key in (owner.__kwdefaults__ or {}): return owner.__kwdefaults__[key]
+    names, defaults = owner.__code__.co_varnames[:owner.__code__.co_argcount], owner.__defaults__
+    return defaults[names.index(key) - len(names)]
 
 Part = tuple[str, ValuePlace, Any]  # path, where it lies, and what it is
 
@@ -200,9 +210,9 @@ def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tup
         if name not in around: continue
         value = around[name]
         if _is(value, ModuleType):
-            if _is_users(vars(value).get("__name__")) and vars(value) is not around:
+            if is_users(vars(value).get("__name__")) and vars(value) is not around:
                 yield from _named_globals(vars(value), attributes, attributes)
-        elif _is(value, GENERATORS) or _is_users(home) and (not _is(value, type) or _is_users(value.__module__)):
+        elif _is(value, GENERATORS) or is_users(home) and (not _is(value, type) or is_users(value.__module__)):
             path = f"globals.{value.__module__}.{value.__qualname__}" if _is(value, type) else f"globals.{home}.{name}"
             yield path, ValuePlace(f"globals.{home}", around, name, "item"), value
 
@@ -280,7 +290,7 @@ class HeldState:
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
         for path, place in found.values.items():
             value = place.get()
-            if _is_of_process(place.key, value) or path in self._first and self._first[path] == mark(value): continue
+            if is_of_process(place.key, value) or path in self._first and self._first[path] == mark(value): continue
             replaced = path in self._born and not _refers(self._born[path], value)
             try: values[path] = [_packed(value), [place.parent, place.key, place.how], replaced]
             except ValueError: self.large.append(path)
@@ -308,7 +318,10 @@ class HeldState:
             except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
         return odd
 
-def _is_of_process(key: Any, value: Any) -> bool:
+def is_of_process(
+    key:Any,     # the name or place of a value
+    value:Any,
+) -> bool:
     "Whether it is a number of this process only: a handle, or a reading of a clock."
     if type(value) is int and isinstance(key, str) and _HANDLE.search(key): return True
     seconds = value / 1e9 if type(value) is int and value > 1e12 else value

@@ -10,6 +10,7 @@ import multiprocessing
 import pickle
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,11 +18,14 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from torch import nn
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info
 
 from ...data import as_tensors
 from ..base.checks import boolean
-from .held_state import HeldState, some
+from .data_marks import loader_marks, other_marks
+from .held_state import Found, HeldState, some
+from ..dist.process_group import rank_and_world_size
 from .object_state import random_states, set_random_states
 from ..base.text import count_text
 from ..train.history import add_remarks
@@ -176,7 +180,7 @@ class LoaderState:
         self.epoch = self.first = -1                # which that is, and its first iteration
         self.remarks: list[str] = []
         self._held: HeldState | None = None
-        self._subset: list[Any] = []                # which samples there were at the beginning
+        self._first: list[Any] = []                 # which samples there were at the beginning, and marks of all of it
         self._workers: WorkerStates | None = None
         self._kept: dict[str, Any] | None = None    # to be gone on with
         self._after: dict[str, Any] | None = None   # random states to go on with
@@ -207,11 +211,12 @@ class LoaderState:
         return dict(inside=inside, steps=steps, batches=steps * run.accumulation,
                     openings=[self.opening] if inside else [], own=None if stateful is None else stateful(),
                     held=self.held(run.loader), workers=None if inside else self._worker_states(),
-                    accumulation=run.accumulation, shape=self._shape(run.loader))
+                    accumulation=run.accumulation, shape=self._shape(run.loader),
+                    marks=dict(ranks=rank_and_world_size()[1], of=self._first[1]))
 
     def _shape(self, loader: Any) -> dict[str, Any]:
-        self._subset = self._subset or [subset_mark(getattr(loader, "dataset", None))]  # later on, `held` has it
-        return loader_shape(loader) | dict(subset=self._subset[0])
+        self._first = self._first or [subset_mark(getattr(loader, "dataset", None)), loader_marks(loader)]
+        return loader_shape(loader) | dict(subset=self._first[0])  # later on, `held` has it
 
     @property
     def large(self) -> list[str]:
@@ -241,6 +246,7 @@ class LoaderState:
         before = {name: now[name] for name in ("order", "subset")} | kept["shape"]  # earlier versions did not keep them
         now["accumulation"], before["accumulation"] = run.accumulation, kept["accumulation"]
         other = [f"{name} {_shown(before[name])} -> {_shown(now[name])}" for name in now if now[name] != before[name]]
+        if now["subset"] == before["subset"]: self._compare_marks(run, kept)
         if not other: return
         words = f"the loader is not the one of the saved run: {', '.join(other)}"
         if now["subset"] != before["subset"]:
@@ -250,6 +256,18 @@ class LoaderState:
             raise ValueError(f"{words}: the rest of the epoch that had begun would be other samples; "
                              "use the same loader, or begin the next epoch, override=\"next_epoch\"")
         self.remarks.append(f"{words}: later steps may differ from those of an uninterrupted run")
+
+    def _compare_marks(self, run: Any, kept: dict[str, Any]) -> None:
+        "Say what data, transforms and code are others, though lengths and order are the same."
+        before, held = kept.get("marks", {}), [_held_of(kept), *(_held_of(one) for one in kept["openings"])]
+        if before.get("ranks") != rank_and_world_size()[1]: return  # each may hold a part
+        layers = {path for path, one in Found({"": run.loader}).objects.items() if isinstance(one, nn.Module)}
+        moved = {path for one in held for path in {*one.get("values", {}), *one.get("objects", {})} - layers}
+        if not (other := other_marks(before["of"], self._first[1], moved)): return
+        words = (f"the data or its code are not those of the saved run: {some(other)}; later steps may differ from "
+                 "those of an uninterrupted run")
+        warnings.warn(words, stacklevel=6)
+        self.remarks.append(words)
 
     def _reopen(self, run: Any) -> Iterator[Any]:
         "Replay what was drawn, drop what the epoch has had, and put all generators where they were."

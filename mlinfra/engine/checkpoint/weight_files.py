@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import torch
@@ -14,7 +15,9 @@ from torch import nn
 from ..base.checks import boolean
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import write_whole
-from .checkpoint_files import MANIFEST, Checkpoint, RankStates, checkpoint_at, latest
+from .checkpoint_files import (
+    MANIFEST, Checkpoint, RankStates, checkpoint_at, latest, read_manifest)
+from .held_state import some
 from .object_state import fit_names, load_model, named_weights, plain_names
 from .training_state import model_changes
 
@@ -86,7 +89,10 @@ def _newest(path: Path) -> Path:
     found = latest(path)
     if found is None and (step_folders(path) or not (path / MANIFEST).exists()):
         raise ValueError(f"{path} holds no whole checkpoint")
-    return path if found is None else found.path
+    folder = path if found is None else found.path
+    if names := read_manifest(folder / MANIFEST).get("nonfinite"):
+        warnings.warn(f"the weights in {folder} are not finite: {some(names)}", stacklevel=3)
+    return folder
 
 def best(
     root:str|os.PathLike,  # the folder given to `Checkpointer`

@@ -18,6 +18,7 @@ from .batch_fingerprint import BatchSnapshot, lacks_spread
 from .loop_probe import LoopProbe
 from .loss_graph import read_loss_graph
 from .look_schedule import FIRST_STEPS, LookSchedule
+from .rate_rules import SCHEDULERS
 from .rank_looks import RankLooks
 from .worker_generators import WorkerGenerators, starts_workers
 
@@ -42,7 +43,7 @@ class LoopLooks:
         self.ranks: RankLooks|None = None   # of several ranks that share a run folder
         on_forward, on_update = (lambda look, name=name: tell(name, look) for name in ("on_forward", "on_update"))
         self._probe = LoopProbe(model, optimizers, on_forward, on_update, self._fail)
-        self._schedule, self._step = LookSchedule(first), first - 1
+        self._schedule, self._step, self._optimizers = LookSchedule(first), first - 1, list(optimizers)
         self._epoch, self._place, self._next, self._glance = -1, 0, first, first
         self._evaluating, self._validated, self._target = False, 0, ()
         self._pending, self._workers, self._began = deque(), None, (first, time.perf_counter())
@@ -61,7 +62,7 @@ class LoopLooks:
         self._broken = True
         self._probe.detach()
         self._pending.clear()
-        self._workers = None
+        self._workers, self._optimizers = None, []
 
     @contextmanager
     def starting(
@@ -70,6 +71,7 @@ class LoopLooks:
     ) -> Iterator[None]:
         "An epoch begins."
         batches, self._epoch, self._place = self._place, self._epoch + 1, 0
+        if not self._broken and self._optimizers: SCHEDULERS.look(self._optimizers)  # here no step pays for it
         if self.ranks is not None: self.ranks.starting(loader, self._epoch, batches)
         self._begins = self._epoch < 4 or self._step - self._event >= _BETWEEN_EVENTS
         if self._begins: self._event, self._next = self._step, self._step + 1

@@ -274,7 +274,7 @@ class StoppedEarly(Rule):
 
     def _look_at_schedules(self) -> None:
         "Whether the schedule of the rate came to its end."
-        for one in schedulers_of(self.facts.optimizers):
+        for one in schedulers_of(self.facts.optimizers, again=True):
             planned, done = planned_steps(one), getattr(one, "last_epoch", 0)
             if done == 0 and self.facts.epochs > 1 and not isinstance(one, SWALR): return self.found(
                 self.facts.steps - 1, f"{type(one).__name__} was made, and its step() was never called: the learning "

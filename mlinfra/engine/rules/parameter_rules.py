@@ -14,7 +14,7 @@ from torch import nn
 from ..record.watch import OwnedHook
 from .findings import Facts, Rule, plain_name, several
 from .loop_probe import UpdateLook
-from .rate_rules import living_schedulers
+from .rate_rules import SCHEDULERS
 from .tensor_stats import TensorStats
 
 # %% auto #0
@@ -73,7 +73,7 @@ class StaleOptimizer(Rule):
         "Once: does a scheduler set the rate of an earlier optimizer of the same tensors?"
         self._schedulers_asked, own = True, {id(one) for one in self.facts.optimizers}
         if any("initial_lr" in group for one in self.facts.optimizers for group in one.param_groups): return
-        for one in living_schedulers():
+        for one in SCHEDULERS.living(self.facts.optimizers):
             if id(other := one.optimizer) in own: continue
             if not any(id(p) in known for group in other.param_groups for p in group["params"]): continue
             return self.found(step, f"{type(one).__name__} sets the learning rate of another {type(other).__name__} "

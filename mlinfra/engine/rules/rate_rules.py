@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,20 +19,60 @@ from .findings import Rule
 from .loop_probe import UpdateLook
 
 # %% auto #0
-__all__ = ['living_schedulers', 'schedulers_of', 'planned_steps', 'LearningRateCycles']
+__all__ = ['SCHEDULERS', 'living_schedulers', 'SchedulerSearch', 'schedulers_of', 'planned_steps', 'LearningRateCycles']
 
 # %% ../../../nbs/engine/rules/rate_rules.ipynb #hrr0003
 def living_schedulers() -> list[LRScheduler]:
-    "All that something in this process still holds."
+    "All that something in this process still holds; going through all objects takes 10 to 20 ms."
     return [thing for thing in gc.get_objects() if issubclass(type(thing), LRScheduler) and hasattr(thing, "optimizer")]
+
+class SchedulerSearch:
+    "The schedulers that live, searched for before the first step and between epochs, and remembered for the steps."
+    def __init__(self):
+        self._found: list[weakref.ref] = []
+        self._asked = 0                       # searches for these optimizers
+        self._for: list[weakref.ref] = []
+
+    def look(
+        self,
+        optimizers:Sequence[Any],
+    ) -> None:
+        "Search now, as the next epoch begins, unless some of these were found, or it was in vain thrice."
+        if not self.knows(optimizers): self._asked = 0
+        if self._asked >= 3 or self._asked and self._of(optimizers): return
+        self._asked, self._for = self._asked + 1, [weakref.ref(one) for one in optimizers]
+        self._found = [weakref.ref(one) for one in living_schedulers()]
+
+    def knows(
+        self,
+        optimizers:Sequence[Any],
+    ) -> bool:
+        "Whether it has searched since these are trained."
+        return [ref() for ref in self._for] == list(optimizers) and bool(self._asked)
+
+    def living(
+        self,
+        optimizers:Sequence[Any],
+    ) -> list[LRScheduler]:
+        "All that are remembered; searched for now if that was not done yet."
+        if not self.knows(optimizers): self.look(optimizers)
+        return [one for one in (ref() for ref in self._found) if one is not None]
+
+    def _of(self, optimizers: Sequence[Any]) -> list[LRScheduler]:
+        known = {id(one) for one in optimizers}
+        return [one for one in (ref() for ref in self._found) if one is not None and id(one.optimizer) in known]
+
+SCHEDULERS = SchedulerSearch()  # of the run that goes on in this process
 
 def schedulers_of(
     optimizers:Sequence[Any],
+    again:bool=False,   # search now, whatever is remembered
 ) -> list[LRScheduler]:
     "The schedulers that live and set rates of these optimizers; of one inside another, the outer one."
     if not any("initial_lr" in group for one in optimizers for group in one.param_groups): return []
     known = {id(one) for one in optimizers}
-    found = [one for one in living_schedulers() if id(one.optimizer) in known]
+    living = living_schedulers() if again else SCHEDULERS.living(optimizers)
+    found = [one for one in living if id(one.optimizer) in known]
     inner = {id(part) for one in found for part in getattr(one, "_schedulers", ())}
     return [one for one in found if id(one) not in inner]
 

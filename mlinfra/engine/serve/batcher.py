@@ -37,6 +37,7 @@ class Ticket:
     started:float=math.nan         # when its batch began
     ended:float=math.nan           # when its batch was answered
     batch_size:int=0               # images in its batch
+    withdrawn:bool=False           # nobody waits for the answer any more
 
     @property
     def size(self) -> int:
@@ -152,6 +153,7 @@ class Batcher:
     ) -> bool:
         "Take a request out of the line, unless its batch has begun."
         with self.changed:
+            ticket.withdrawn = True
             if ticket not in (line := self.lines.get(ticket.shape, ())): return False
             line.remove(ticket)
             self._take(line, ticket)
@@ -236,8 +238,8 @@ class Batcher:
                 if batch is None or self.lost(): self._begin_again(job)
                 if batch is None: continue
                 self._since[job] = self.clock()
-                survived = self._answer(batch)
-                del self._since[job]
+                try: survived = self._answer(batch, job)
+                finally: del self._since[job]
                 if not survived: self._begin_again(job)
         except Stopped: self._count(job, False, self._give_up)
         finally: self._count(job, False)
@@ -282,7 +284,7 @@ class Batcher:
         if len(found) == size: return found
         raise ValueError(f"{size} images gave {len(found)} rows of outputs")
 
-    def _answer(self, batch: list[Ticket]) -> bool:
+    def _answer(self, batch: list[Ticket], job: Job) -> bool:
         """Run the model on all images of the batch. Where it fails on several requests together it gets each by itself,
         so that an error is the answer to the request that has caused it. Whether the worker has survived that."""
         start, size, at, survived = self.clock(), sum(ticket.size for ticket in batch), 0, True
@@ -291,7 +293,7 @@ class Batcher:
             for ticket in batch: ticket.outputs, at = outputs[at:at + ticket.size], at + ticket.size
         except BaseException as error:  # of any kind: the model is the user's, and the server goes on
             survived = isinstance(error, Exception) and not isinstance(error, WorkerDied)
-            if survived and len(batch) > 1: return all([self._answer([ticket]) for ticket in batch])
+            if len(batch) > 1: return self._one_by_one(batch, job, survived)
             for ticket in batch: ticket.error = error if isinstance(error, Exception) else _died(error)
         end = self.clock()
         for ticket in batch: ticket.started, ticket.ended, ticket.batch_size = start, end, size
@@ -300,6 +302,23 @@ class Batcher:
             self.counts = BatchCounts(done.images + size, done.batches + 1, done.busy_seconds + end - start)
         self.on_batch(batch)
         return survived
+
+    def _one_by_one(self, batch: list[Ticket], job: Job, alive: bool) -> bool:
+        "A worker that has died begins again for the next request. Where each is its death, the rest is not tried."
+        waiting, deaths = [ticket for ticket in batch if not ticket.withdrawn], 0
+        try:
+            while waiting and deaths < _MOST_DEATHS:
+                if not alive: self._begin_again(job)
+                self._since[job] = self.clock()
+                alive = self._answer([waiting[0]], job)
+                deaths += not alive
+                del waiting[0]
+        finally:
+            why = "the server was stopped" if deaths < _MOST_DEATHS else (
+                f"the worker has ended {deaths + 1} times at requests of one batch, and this one was not tried again")
+            for ticket in waiting: ticket.error = QueueFull(why, 1.0)
+            if waiting: self.on_batch(waiting)
+        return alive
 
     def _give_up(self) -> None:
         "The process ends: nobody who waits is answered."
@@ -310,6 +329,7 @@ class Batcher:
         for ticket in batch: ticket.error = QueueFull("the server was stopped", 1.0)
         if batch: self.on_batch(batch)
 _LONGEST_PAUSE = 10.0  # seconds between two tries to begin again
+_MOST_DEATHS = 3       # at single requests of one batch
 
 def _died(error: BaseException) -> WorkerDied:
     died = WorkerDied(f"it has ended itself by {type(error).__name__}: {error}")

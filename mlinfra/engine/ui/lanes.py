@@ -192,8 +192,9 @@ def draw_two_clocks(
         drawing.text((left + right) / 2, 58, inside, "middle", 11, words_on(color))
         for begin, stop in row.spans:
             drawing.box(axis.place(begin), 91, axis.place(stop) - axis.place(begin), 24, color, hover=row.phase)
-        begin, stop = (row.spans[0][0], row.spans[-1][1]) if row.spans else (row.begin_ms, row.end_ms)
-        drawing.text(axis.place((begin + stop) / 2), 129, f"{row.phase} {row.gpu_ms:.1f} ms", "middle", 11)
+        if not row.spans: continue  # too short to be seen
+        middle = (row.spans[0][0] + row.spans[-1][1]) / 2
+        drawing.text(axis.place(middle), 129, f"{row.phase} {row.gpu_ms:.1f} ms", "middle", 11)
     return axis.draw(drawing, 142)
 
 def _label(ms: float, room: float) -> str: return f"{ms:.0f} ms" if room > 40 else f"{ms:.0f}"

@@ -125,7 +125,7 @@ def plot_rounds(
     beyond = int(((drawn > ax.get_ylim()[1]) | (drawn < ax.get_ylim()[0])).sum().sum())
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
     return label(ax, f"round (right: the medians){far}", "milliseconds of a step",
-                 f"{spans.index[-1]}: {low:.0f} to {high:.0f} ms{beside}")
+                 f"{spans.index[-1]}: {low:.1f} to {high:.1f} ms{beside}")
 
 def plot_workers(
     by_workers:pd.DataFrame,  # a row for each number of workers: everything, model and no_reading, in ms of a step

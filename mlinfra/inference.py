@@ -28,47 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # %% auto #0
-__all__ = ['VARIANTS', 'latency_curve', 'highest_rate', 'Predictor', 'timed_answer', 'LatencyRow', 'sweep_batches']
-
-# %% ../nbs/05_inference.ipynb #b441c950
-def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
-    "The arrivals `unit`, which come at 1 a second, scaled to a rate and simulated without their last batch."
-    return simulate([t / rate for t in unit], service, policy).without_last()
-
-def latency_curve(
-    service:ServiceTime,    # of a batch
-    policy:Policy,          # batching and the queue
-    rates:Iterable[float],  # requests per second
-    requests:int=1_000,     # in each stream
-    seed:int=0,             # the same gaps, scaled, at all rates
-) -> dict[float, StreamSummary]:  # rate -> its stream in figures
-    "What each arrival rate would do to the latencies, simulated."
-    unit = poisson_arrivals(1.0, requests, seed)
-    return {rate: _stream_at(rate, unit, service,
-                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
-
-def highest_rate(
-    service:ServiceTime,   # of a batch
-    policy:Policy,         # batching and the queue
-    bound_seconds:float,   # latency
-    percent:float=99,      # of the requests must be answered within it
-    requests:int=2_000,    # in each simulated stream
-) -> float:                # requests per second; 0 where no rate holds the bound
-    "The highest arrival rate at which this percentage of all requests is answered within the bound, simulated."
-    bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
-    unit = poisson_arrivals(1.0, requests)
-    def holds(rate: float) -> bool:
-        stream = _stream_at(rate, unit, service, policy)
-        # a request that was shed is too late
-        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
-    step = service.throughput(policy.max_batch_size) / 24
-    low = next((i * step for i in range(36, 0, -1) if holds(i * step)), 0.0)
-    high = low + step
-    for _ in range(6):  # to a fifteen-hundredth of the saturation
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    # beyond the saturation a longer stream would not hold
-    return min(low, service.throughput(policy.max_batch_size))
+__all__ = ['VARIANTS', 'Predictor', 'timed_answer', 'LatencyRow', 'sweep_batches', 'latency_curve', 'highest_rate']
 
 # %% ../nbs/05_inference.ipynb #b09b9c41
 VARIANTS = {  # way of answering -> what it changes
@@ -177,3 +137,44 @@ def sweep_batches(
     def row(v: str, b: int) -> LatencyRow:
         return _row(v, b, [times[v, b] for times in found]) if (v, b) in able else LatencyRow(v, b, note=ready[v])
     return pd.DataFrame([row(v, b) for v, b in cells])
+
+# %% ../nbs/05_inference.ipynb #b441c950
+def _stream_at(rate: float, unit: Sequence[float], service: ServiceTime, policy: Policy) -> Stream:
+    "The arrivals `unit`, which come at 1 a second, scaled to a rate and simulated without their last batch."
+    return simulate([t / rate for t in unit], service, policy).without_last()
+
+def latency_curve(
+    service:ServiceTime,    # of a batch
+    policy:Policy,          # batching and the queue
+    rates:Iterable[float],  # requests per second
+    requests:int=1_000,     # in each stream
+    seed:int=0,             # the same gaps, scaled, at all rates
+) -> dict[float, StreamSummary]:  # rate -> its stream in figures
+    "What each arrival rate would do to the latencies, simulated."
+    unit = poisson_arrivals(1.0, requests, seed)
+    return {rate: _stream_at(rate, unit, service,
+                             policy).summary() for rate in (positive_float("each of rates", r) for r in rates)}
+
+# %% ../nbs/05_inference.ipynb #a541ca96
+def highest_rate(
+    service:ServiceTime,   # of a batch
+    policy:Policy,         # batching and the queue
+    bound_seconds:float,   # latency
+    percent:float=99,      # of the requests must be answered within it
+    requests:int=2_000,    # in each simulated stream
+) -> float:                # requests per second, at most 97% of the saturation; 0 where no rate holds the bound
+    "The highest arrival rate at which this percentage of all requests is answered within the bound, simulated."
+    bound, share = positive_float("bound_seconds", bound_seconds), positive_float("percent", percent, most=100) / 100
+    unit = poisson_arrivals(1.0, requests)
+    def holds(rate: float) -> bool:
+        stream = _stream_at(rate, unit, service, policy)
+        # a request that was shed is too late
+        return sum(s <= bound for s in stream.latencies) >= share * len(stream.due)
+    most = 0.97 * service.throughput(policy.max_batch_size)  # above it the queue still grows when the stream ends
+    step = most / 16
+    low = next((i * step for i in range(16, 0, -1) if holds(i * step)), 0.0)
+    high = min(low + step, most)
+    for _ in range(7):  # to a two-thousandth of the saturation
+        middle = (low + high) / 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

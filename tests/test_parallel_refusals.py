@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from mlinfra.engine.dist.ranks import call_each, run_ranks
+from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
 from mlinfra.engine.parallel.parallelize import parallelize
 
 CLASSES, WIDTH, SAMPLES, BATCH = 4, 6, 23, 8  # the last batch is of 7: shares of 4 and 3
@@ -427,7 +427,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (loss_of_the_model, F.cross_entropy): dict(ddp="", fsdp=""),
     (loss_of_the_model, sum_of_losses): dict(ddp="a sum over the samples", fsdp="a sum over the samples"),
     (loss_of_the_model, mean_over_classes_above_0): dict(ddp="does not follow the samples of a rank"),
-    (skips,): dict(ddp="the ranks average gradients of different batches"),
+    (skips,): dict(ddp="the ranks do not do the same with a batch"),
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
@@ -469,6 +469,43 @@ def test_a_loop_is_that_of_one_process_or_refused(case, found):
                 assert not isinstance(other, str), f"{how}: {other}"
                 # a norm in float32 rounds at 1e-7 of numbers near 1, in six steps; all else is in float64
                 assert difference(one, other) < 1e-6, how
+
+
+# ---- ranks that do not do the same with a batch
+
+def lone(how, kind, first=0):
+    "Only rank 0 has positives, from batch `first` on; before it, both have."
+    torch.manual_seed(0)
+    made, x = chain(), torch.randn(48, WIDTH, dtype=torch.float64)
+    y = torch.zeros(48, dtype=torch.long)
+    y[::4], y[8 * first + 4::8] = 1, 0
+    own = torch.optim.SGD(made.parameters(), 0.1)
+    run = parallelize(made, DataLoader(TensorDataset(x, y), 8), how, own, device="cpu")
+    try:
+        for x, y in run.loader:
+            own.zero_grad()
+            out, some = run.model(x), bool((y > 0).any())
+            if kind == "continue" and not some: continue
+            if kind == "zero" and not some: torch.zeros((), requires_grad=True).backward()
+            elif kind == "square" and some: out[y > 0].square().mean().backward()
+            elif kind != "square" and (some or kind == "plain"): F.cross_entropy(out[y > 0], y[y > 0]).backward()
+            own.step()
+        return {name: t.clone() for name, t in run.state_dict().items()}
+    finally: run.close()
+
+
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind, first", [("if", 0), ("continue", 0), ("zero", 0), ("square", 0), ("if", 3),
+                                         ("continue", 3)])
+def test_a_rank_that_skips_a_backward_is_named_before_the_others_wait_for_it(how, kind, first):
+    with pytest.raises(RankError, match="do not do the same with a batch: rank 0 has .*rank 1 has|different batches"):
+        run_ranks(lone, 2, how, kind, first, share_cores=True, timeout_seconds=40)
+
+
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_a_rank_without_positives_that_computes_the_loss_learns_as_one_process(how):
+    found, one = run_ranks(lone, 2, how, "plain", share_cores=True, timeout_seconds=40), lone("auto", "plain")
+    assert all(torch.allclose(found[0][name], one[name], atol=1e-9) for name in one)
 
 
 # ---- nothing is left

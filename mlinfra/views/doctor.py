@@ -98,31 +98,34 @@ def draw_ablation(
     return drawing
 
 def plot_rounds(
-    rounds:pd.DataFrame,     # a column for each stage or difference, a row for each round; milliseconds
-    spans:pd.DataFrame,      # a row for each of them: median, low and high
-    busy:Sequence[int]=(),   # rounds beside another job
+    rounds:pd.DataFrame,     # a column for each stage, a row for each round in its order; milliseconds
+    spans:pd.DataFrame,      # a row for each stage, and the last for their difference: median, low and high
+    busy:Sequence[int]=(),   # rounds beside another job, one after the other
     ax:Axes|None=None,       # where to draw
 ) -> Axes:
-    "Every round as a dot, and below the dots the median with its interval; what lies far out is counted, not drawn."
-    ax, reach = axes(ax, height=1.1 + 0.48 * len(spans)), 2.2 * max(spans["median"].max(), 1e-9)
-    alone = [number for number in range(len(rounds)) if number not in busy]
-    for row, (name, (middle, low, high)) in enumerate(spans[["median", "low", "high"]].iterrows()):
-        color = _BY_HAND.get(name, INK)
-        for y, some, inside in ((row - 0.3, alone, "none"), (row - 0.05, [*busy], color)):
-            ax.plot(rounds[name].iloc[some], [y] * len(some), "o", ms=4, alpha=0.6, color=color, mfc=inside)
-        ax.plot([low, high], [row + 0.22] * 2, color=INK, linewidth=3, solid_capstyle="butt")
-        ax.plot([middle], [row + 0.22], "|", color=INK, ms=10, mew=2)
-        told = "{:.1f} ({:.1f} to {:.1f})".format(*(round(ms, 1) + 0.0 for ms in (middle, low, high)))
-        ax.text(1.01, row, told, transform=ax.get_yaxis_transform(), va="center", fontsize=9)
-    ax.set(yticks=range(len(spans)), yticklabels=spans.index, ylim=(len(spans) - 0.5, -0.6))
-    ax.set_xlim(max(rounds.min().min(), -reach) - 0.02 * reach, min(rounds.max().max(), reach) * 1.02)
-    low, high = spans[["low", "high"]].iloc[-1]
-    says = f"{spans.index[-1]}: {low:.0f} to {high:.0f} ms, with another job in {len(busy)} of {len(rounds)} rounds"
-    key = "hollow: nothing else runs; filled: another job runs; black: the median and its interval"
-    ax.set_title(f"{says}\n{key}" if busy else key, loc="left", fontsize=9)
-    beyond = int(((rounds > ax.get_xlim()[1]) | (rounds < ax.get_xlim()[0])).sum().sum())
+    "The stages over the rounds, a line from one to the other; the title has the difference with its interval."
+    ax, drawn = axes(ax, height=3.0), rounds[[name for name in spans.index if name in _BY_HAND]]
+    reach = 2.2 * max(spans["median"].max(), 1e-9)
+    numbers = [number + 1 for number in range(len(rounds))]
+    if busy:
+        ax.axvspan(busy[0] + 0.5, busy[-1] + 1.5, color=COLORS["other"], alpha=0.15, linewidth=0)
+        ax.text((busy[0] + busy[-1] + 2) / 2, 0.98, "another job runs", ha="center", va="top",
+                transform=ax.get_xaxis_transform(), fontsize=9)
+    ax.vlines(numbers, drawn.min(axis=1), drawn.max(axis=1), color=INK, alpha=0.3, linewidth=1)
+    for name, ms in drawn.items():
+        ax.plot(numbers, ms, "o", ms=5, color=_BY_HAND[name], label=name)
+    at = -float("inf")
+    for name, middle in spans["median"][drawn.columns].sort_values().items():
+        at = max(middle, at + 0.09 * reach)  # names that would lie on one another
+        ax.text(1.01, at, f"{name} {middle:.1f}", transform=ax.get_yaxis_transform(), va="center", fontsize=9,
+                color=_BY_HAND[name])
+    ax.set_ylim(max(min(drawn.min().min(), 0.0), -reach) - 0.04 * reach, min(drawn.max().max(), reach) + 0.12 * reach)
+    _, low, high = spans[["median", "low", "high"]].iloc[-1]
+    beside = f", with another job in {len(busy)} of {len(rounds)} rounds" if busy else ""
+    beyond = int(((drawn > ax.get_ylim()[1]) | (drawn < ax.get_ylim()[0])).sum().sum())
     far = f"; {beyond} {'dots lie' if beyond > 1 else 'dot lies'} further out" if beyond else ""
-    return label(ax, f"milliseconds of a step{far}")
+    return label(ax, f"round (right: the medians){far}", "milliseconds of a step",
+                 f"{spans.index[-1]}: {low:.1f} to {high:.1f} ms{beside}")
 
 def plot_workers(
     by_workers:pd.DataFrame,  # a row for each number of workers: everything, model and no_reading, in ms of a step

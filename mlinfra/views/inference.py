@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..data import mnist
-from ..engine.ui.charts import Axis, Chart
+from ..engine.ui.charts import Axis, Chart, nice_limit
 from ..engine.serve.request_queue import (
     Policy, ServiceTime, Stream, StreamSummary, mean_wait, poisson_arrivals, simulate)
 from ..engine.serve.worker_server import calibrate, serve
@@ -62,11 +62,11 @@ def plot_batches(
     right.plot(frame.batch_size, frame.images_per_s, "o", color=COLORS["forward"])
     if line.slope:
         right.axhline(1 / line.slope, linestyle=":", color=COLORS["other"])
-        right.text(0.5 * most, 1 / line.slope, "limit: 1 / slope", ha="center", va="bottom", fontsize=9)
+        right.text(0.5 * most, 1 / line.slope, "the line's limit: 1 / slope", ha="center", va="bottom", fontsize=9)
     right.set_ylim(0, 1.15 * max(frame.images_per_s.max(), 1 / line.slope if line.slope else 0))
     left.set_ylim(0)
     label(right, "batch (images)", "images per second")
-    return label(left, "batch (images)", "time of a batch (ms)", "dots: measured,  line: fitted")
+    return label(left, f"batch (images), up to {end}", "time of a batch (ms)", "dots: measured,  line: fitted to all")
 
 
 # %% ../../nbs/views/05_inference.ipynb #69e0f17d
@@ -242,7 +242,9 @@ def describe_server(
 
 def _crowded_text(summary: StreamSummary) -> str:
     "What becomes of those that come together."
-    if summary.shed: return f" The queue is full: {summary.shed / summary.requests:.0%} are turned away."
+    if summary.shed:
+        lost = summary.shed / summary.requests
+        return f" The queue is full: {lost:.0%} are turned away, and the times leave them out."
     if summary.mean_batch_size > 1.05: return f" {summary.mean_batch_size:.1f} share a batch on average."
     return ""
 
@@ -260,8 +262,10 @@ def axis_limits(
 
 # %% ../../nbs/views/05_inference.ipynb #20e040c6
 # requests per second on the slider
-RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 2.2, 3.3, 4.7, 6.8)]
+RATES = [round(m * 10**e) for e in range(1, 5) for m in (1, 1.5, 1.8, 2.4, 3.3, 4.7, 6.8)]
 _PERCENTILES = {"50%": COLORS["forward"], "95%": COLORS["update"], "99%": COLORS["wait"]}
+# where a line is named: at which share of the saturation, on which side of the point, and how far below it
+_NOTES = {"50%": (0.5, "start", 15.0), "95%": (0.6, "start", 13.0), "99%": (0.5, "end", -6.0)}
 
 def _milliseconds(summary: StreamSummary, percentile: str) -> float:
     "The time within which this share was answered, such as 95%."
@@ -278,17 +282,17 @@ def draw_latencies(
     drawn = [(rate, _milliseconds(s, percentile)) for summaries in (curve, here, measured)
              for rate, s in summaries.items() for percentile in _PERCENTILES]
     rates, latencies = zip(*drawn)
-    x = 10.0**math.floor(math.log10(min(rates))), 10.0**math.ceil(math.log10(max(rates)))  # batches seldom change it
-    y = axis_limits(latencies)
-    chart = Chart(Axis("requests per second", *x, log=True), Axis("latency (ms)", *y, log=True), height=300,
+    y = Axis("latency that 50%, 95% and 99% do not exceed (ms)", *axis_limits(latencies), log=True)
+    chart = Chart(Axis("requests per second", 0, nice_limit(max(rates))), y, height=300,
                   title="latency over the rate of requests")
     chart.wall(saturation, "saturated")
-    for place, (percentile, color) in enumerate(_PERCENTILES.items()):
+    for percentile, color in _PERCENTILES.items():
         chart.curve([(rate, _milliseconds(s, percentile)) for rate, s in curve.items()], color)
         for summaries, hollow in ((here, True), (measured, False)): _add_dots(chart, summaries, percentile, hollow)
-        last, summary = list(curve.items())[-1]  # beyond saturation all lines lie close together
-        chart.note(last, _milliseconds(summary, "95%"), f"{percentile} within", "start", 18 - 14 * place, 8, color)
-    entries = [("simulated", COLORS["other"], "hollow"), ("measured", COLORS["other"], "solid")]
+        share, anchor, dy = _NOTES[percentile]
+        rate, summary = min(curve.items(), key=lambda item: abs(item[0] - share * saturation))
+        chart.note(rate, _milliseconds(summary, percentile), percentile, anchor, dy, color=color)
+    entries = [("simulated at this rate", COLORS["other"], "hollow"), ("measured", COLORS["other"], "solid")]
     return chart.legend(*entries[:1 + bool(measured)])
 
 def _add_dots(chart: Chart, summaries: Mapping[float, StreamSummary], percentile: str, hollow: bool) -> None:
@@ -303,7 +307,8 @@ def _add_dots(chart: Chart, summaries: Mapping[float, StreamSummary], percentile
 _MODELS = {"GluonCNN": GluonCNN, "ResNet-18": partial(resnet18, 10, "small")}
 _EXAMPLE = "0.4 ms + 0.1 ms an image"  # a device that is simulated: the same on every machine
 _EXAMPLE_SERVICE = ServiceTime(0.0004, 0.0001)
-_SHARES = (0.02, 0.1, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 1.0, 1.1, 1.3)  # of the saturation, where the curve is computed
+# of the saturation, where the curve is computed
+_SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.15, 1.3)
 
 def wait_for_batch(
     images:torch.Tensor,                   # a batch
@@ -393,7 +398,7 @@ def server_panel(
     "A panel: arrival rate, batching and model -> predicted latencies; Run sends real requests."
     desk = ServerDesk(images, services or {})
     offered = {_EXAMPLE: _EXAMPLE} | {f"{model}, this machine": model for model in _MODELS}
-    controls = control_widgets(rate=Slider("requests per second", RATES, 1_500),
+    controls = control_widgets(rate=Slider("requests per second", RATES, 1_800),
                     max_batch=Slider("maximum batch", [1, 2, 4, 8, 16, 32, 64], 1),
                     max_wait=Slider("maximum wait (ms)", [0, 0.5, 1, 2, 5, 10, 20, 50, 100], 0),
                     model=Dropdown("service", offered, _EXAMPLE))

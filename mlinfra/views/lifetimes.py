@@ -5,7 +5,7 @@
 # %% ../../nbs/views/10_lifetimes.ipynb #lfv10003
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..engine.ui.bars import draw_key
@@ -66,6 +66,7 @@ def _draw_areas(drawing: Svg, film: Film, moment: int, marks: Mapping[str, int])
     drawing.text(min(max(x(moment + 0.5), 90), 610), _TOP - 10, f"now: {bytes_text(sums[moment])}", "middle", 12)
     for letter, at in marks.items():
         drawing.text(x(at + 0.5) - 4, y(max(sums[max(at - 2, 0):at + 1])) - 5, letter, "end", 13)
+        drawing.parts.append(f'<circle cx="{x(at + 0.5):.1f}" cy="{y(sums[at]):.1f}" r="3" fill="currentColor"/>')
 
 def _phases(film: Film) -> list[tuple[int, int, Scene]]:
     "(operation with which it begins, that of the next, its first scene) of each phase of each step."
@@ -224,7 +225,7 @@ def plot_alive(
     films:Mapping[str, Film],  # words -> a film; the first is drawn behind the others
     ax:Axes|None=None,         # where to draw
 ) -> Axes:
-    "What is alive in step 1 after each operation, without weights, batch and optimizer state."
+    "What is alive in step 1 after each operation, without weights, batch and optimizer state; recomputing is shaded."
     ax = axes(ax)
     for (words, film), color in zip(films.items(), (COLORS["forward"], COLORS["wait"], COLORS["update"])):
         moving = [film.totals()[kind] for kind in ("activations", "gradients", "temporary")]
@@ -232,8 +233,39 @@ def plot_alive(
         mib = [sum(sizes) / 2**20 for sizes in zip(*moving)][:count + 1]
         top = max(range(len(mib)), key=lambda i: (mib[i], i))  # the last one
         ax.step(range(len(mib)), mib, where="post", color=color)
-        ax.annotate(f"{words}: at most {mib[top]:.1f} MiB", (top, mib[top]), (0, 6), textcoords="offset points",
-                    ha="center", color=color,
+        side, away = ("right", 40) if top > 0.7 * ax.dataLim.x1 else ("center", 0)  # within the picture
+        ax.annotate(f"{words}: at most {mib[top]:.1f} MiB", (top, mib[top]), (away, 6), textcoords="offset points",
+                    ha=side, color=color,
                     bbox=dict(boxstyle="square,pad=0.1", facecolor=PAPER, alpha=0.85, linewidth=0))
+        _shade_recomputed(ax, film, mib, color)
     ax.set_ylim(0, 1.2 * ax.get_ylim()[1])
+    _mark_forward(ax, films.values())
     return label(ax, "operations that have run", "MiB")
+
+def _recomputed(film: Film) -> list[list[int]]:
+    "The operations of step 1 that run forward again during backward, in runs that follow one another."
+    runs, on, layer = [], False, ""
+    for i, scene in enumerate(film.scenes, 1):
+        if (scene.step, scene.phase) != (1, "backward"): continue
+        going = on and not scene.name.endswith("backward")  # a layer's name stays until another layer begins
+        before, on = on, bool(scene.layer) and (going or scene.layer != layer)
+        layer = scene.layer
+        if on and before: runs[-1].append(i)
+        elif on: runs.append([i])
+    return runs
+
+def _shade_recomputed(ax: Axes, film: Film, mib: Sequence[float], color: str) -> None:
+    for n, run in enumerate(_recomputed(film)):
+        ends = [*run, run[-1] + 1]
+        ax.fill_between(ends, [mib[i] for i in (*run, run[-1])], step="post", color=color, alpha=0.3, linewidth=0)
+        if not n: ax.annotate("recomputed", (run[0], 0), (2, 5), textcoords="offset points", color=color, fontsize=9)
+
+def _mark_forward(ax: Axes, films: Iterable[Film]) -> None:
+    "Where forward ends; once, if all films agree."
+    ends = {film.end(1, "forward") for film in films}
+    for end in ends: ax.axvline(end + 0.5, color=COLORS["other"], lw=0.8, ls=":")
+    if len(ends) > 1: return
+    for words, side, away in (("forward", "right", -5), ("backward", "left", 5)):
+        ax.annotate(words, (end + 0.5, 0.94), (away, 0), xycoords=("data", "axes fraction"),
+                    textcoords="offset points", ha=side, fontsize=9)
+

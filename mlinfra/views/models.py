@@ -34,15 +34,16 @@ def draw_layers(
     table:pd.DataFrame,  # from `layer_table`
     samples:str="",      # what its activations are of, such as "64 images"
 ) -> Svg:
-    "Parameters, FLOPs and activations of each layer as bars, each with its number."
+    "Parameters, FLOPs and activations of each layer as bars, each with its number, and the three sums."
     names = [f"{kind} {layer}".strip() for kind, layer in zip(table.kind, table.layer)]
     columns = (("parameters", table.parameters, COLORS["update"], _count),
                ("FLOPs, forward", table.flops, COLORS["forward"], _count),
                (f"activations{samples and f', {samples}'}", table.activation_bytes, COLORS["read"], _bytes))
     limits = [nice_limit(max(values.max(), 1)) for _, values, _, _ in columns]
-    drawing = Svg(740, 30 + 22 * len(table), "what each layer costs", ("layers", *limits))
+    drawing = Svg(740, 58 + 22 * len(table), "what each layer costs", ("layers", *limits))
     for place, column in enumerate(columns): _bars(drawing, 150 + 200 * place, names, *column, limits[place])
     for row, name in enumerate(names): drawing.text(0, 37 + 22 * row, name, size=11)
+    drawing.text(0, 41 + 22 * len(table), "together", size=11)
     return drawing
 
 def _bars(
@@ -55,6 +56,8 @@ def _bars(
         wide, said = (0, "not counted") if unknown else (100 * value / limit, readout(value))
         drawing.box(left, 24 + 22 * row, wide, 16, color, hover=f"{name}: {said} ({words})")
         drawing.text(left + wide + 4, 37 + 22 * row, said, size=11)
+    drawing.line(left, 26 + 22 * len(names), left + 100, 26 + 22 * len(names))
+    drawing.text(left, 41 + 22 * len(names), readout(values.sum()), size=11)
 
 def _count(value: float) -> str:
     "A number of parameters or FLOPs, in words from a million on."
@@ -72,8 +75,8 @@ def _bytes(value: float) -> str:
 def draw_windows(
     *settings:tuple[str, int, int, int, int],  # name, side, kernel, stride and padding of each row of pixels
 ) -> Svg:
-    "Rows of pixels side by side, and under each every place at which its window fits."
-    drawing, left = Svg(0, 0, "the places at which a window fits"), 0.0
+    "Rows of pixels side by side, and under each every position at which its window fits."
+    drawing, left = Svg(0, 0, "the positions at which a window fits"), 0.0
     for setting in settings: left = _draw_row(drawing, left, *setting) + 36
     drawing.width = left - 36
     return drawing
@@ -82,7 +85,7 @@ def _draw_row(drawing: Svg, left: float, name: str, side: int, kernel: int, stri
     "A row of pixels, padding hollow, and its windows under it; where it ends."
     places, wide = conv_side(side, kernel, stride, padding), 24 * (side + 2 * padding)
     drawing.text(left, 14, name)
-    drawing.text(left, 30, f"{side} pixels, {places} places")
+    drawing.text(left, 30, f"{side} pixels, {places} positions")
     for i in range(side + 2 * padding):
         inside = padding <= i < padding + side
         drawing.box(left + 24 * i + 1, 40, 20, 20, COLORS["other"], hollow=not inside)
@@ -167,7 +170,7 @@ def draw_blocks() -> Svg:
     drawing = Svg(740, 230, "the layers of a basic block and of a bottleneck")
     for left, (name, (inputs, layers)) in zip((0.0, 360.0), _BLOCKS.items()):
         drawing.text(left, 14, name, size=13)
-        drawing.text(left + 22, 38, f"input, {inputs} channels", size=11)
+        drawing.text(left + 22, 38, f"input, {inputs} channels; the arrow is the shortcut", size=11)
         for row, (layer, channels) in enumerate(layers):
             last, top = row == len(layers) - 1, 52 + 24 * row
             words = layer.replace(",", ", + input,") if last else layer
@@ -177,7 +180,7 @@ def draw_blocks() -> Svg:
             drawing.text(left + 196 + wide, top + 12, str(channels), size=11)
         _draw_shortcut(drawing, left + 8, 34, 48 + 24 * len(layers))
         values = sum(channels for _, channels in layers)
-        drawing.text(left + 22, 72 + 24 * len(layers), f"kept at each place: {values} values")
+        drawing.text(left + 22, 72 + 24 * len(layers), f"kept for each pixel: {values} values")
     return drawing
 
 def _draw_shortcut(drawing: Svg, left: float, top: float, bottom: float) -> None:

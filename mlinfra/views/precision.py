@@ -205,10 +205,12 @@ def draw_gradients(
         drawing.line(_at(e), base, _at(e), base + 5).text(_at(e), base + 18, f"2^{e}", "middle", 11)
     for i, f in enumerate(FORMATS[name] for name in ("fp16", "bf16", "fp8 e5m2", "fp8 e4m3")):
         _draw_span(drawing, f, base + 28 + 18 * i, chosen=f == format)
-    words = "size of a gradient; dashed: subnormal; just left of it, numbers are rounded up to the smallest one"
-    drawing.text(350, base + 116, words, "middle", 11)
-    for x, words, name in ((110, "becomes 0", "wait"), (210, "is kept", "forward"), (290, "overflows", "read")):
-        drawing.box(x, 4, 12, 12, COLORS[name]).text(x + 17, 14, words, size=11)
+    words = "size of a gradient times the loss scale; dashed: subnormal numbers, with fewer digits"
+    drawing.text(400, base + 116, words, "middle", 11)
+    for x, words, name in ((110, "becomes 0", "wait"), (200, "subnormal, fewer digits", "forward"),
+                           (355, "keeps its digits", "forward"), (470, "overflows", "read")):
+        drawing.box(x, 4, 12, 12, COLORS[name], hollow="subnormal" in words).text(x + 17, 14, words, size=11)
+    drawing.text(690, 14, f"loss x 2^{power}", "end")
     return drawing
 
 def _by_layer(exponents: Exponents | dict[str, Exponents]) -> dict[str, Exponents]:
@@ -217,14 +219,16 @@ def _by_layer(exponents: Exponents | dict[str, Exponents]) -> dict[str, Exponent
 def _draw_shares(drawing: Svg, counts: Exponents, power: int, format: Format, foot: float, height: float) -> None:
     "The bars of one row, which stand on `foot`; the highest has this `height`."
     least, most = -format.bias - format.mantissa_bits, math.frexp(format.largest)[1] - 1
+    normal = 1 - format.bias
     shares = {e + power: n / counts.total for e, n in counts.counts.items()}
     highest = max(shares.values())
     for e, share in shares.items():
         if not _REACH[0] <= e <= _REACH[1]: continue
-        lost = "is lost: it becomes 0" if e < least else "overflows" if e > most else "is kept"
+        lost = "is lost: it becomes 0" if e < least else "overflows" if e > most else "keeps its digits"
+        if least <= e < normal: lost = "is subnormal and has fewer digits"
         color = COLORS["read"] if e > most else COLORS["wait"] if e < least else COLORS["forward"]
         tall = max(height * math.sqrt(share / highest), 2)  # one gradient in a million can be seen, too
-        drawing.box(_at(e) + 1, foot - tall, _at(e + 1) - _at(e) - 2, tall, color,
+        drawing.box(_at(e) + 1, foot - tall, _at(e + 1) - _at(e) - 2, tall, color, hollow=least <= e < normal,
                     hover=f"2^{e} to 2^{e + 1}: {share:.1%} of the gradients; in {format.name} this {lost}")
     drawing.line(110, foot, 690, foot)
 

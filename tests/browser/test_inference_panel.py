@@ -15,12 +15,12 @@ box"""
 def test_server_panel_predicts_measures_and_stops(open_cells):
     notebook = open_cells(CELL)
     panel = Panel(notebook, "server")
-    panel.says(describe_server(EXAMPLE, Policy(), 1_500).number)
+    panel.says(describe_server(EXAMPLE, Policy(), 1_800).number)
     panel.root.locator("select").select_option("GluonCNN, this machine")
-    panel.says(describe_server(CNN, Policy(), 1_500).sentence)
+    panel.says(describe_server(CNN, Policy(), 1_800).sentence)
     panel.root.locator("select").select_option("ResNet-18, this machine")
-    panel.says(describe_server(RESNET, Policy(), 1_500).sentence)
-    panel.press("requests per second", "Home", *["ArrowRight"] * 6)
+    panel.says(describe_server(RESNET, Policy(), 1_800).sentence)
+    panel.press("requests per second", "Home", *["ArrowRight"] * 7)
     panel.says(describe_server(RESNET, Policy(), 100).sentence)
     before = panel.picture()
     panel.press("requests per second", "ArrowLeft")
@@ -56,7 +56,7 @@ def test_server_panel_measures_a_model_when_it_is_chosen(open_cells):
         "box = server_panel()\nbox"
     )
     panel = Panel(notebook, "server")
-    panel.says("1,500 requests/s are 75% of the 2,000")
+    panel.says("1,800 requests/s are 90% of the 2,000")
     assert notebook.value("[*box.desk.predictors]") == "[]", "nothing is measured before it is chosen"
     panel.press("requests per second", "End")
     panel.says("turned away")

@@ -4,8 +4,8 @@ CASES = {
         (dict(kept_image=108_224, by_rule=108_224, said=""), "ReLU finds its zeros in its own output"),
         (dict(kept_image=150_000, by_rule=108_224, said=""), "saves other tensors"),
     ],
-    "ba000022": [
-        (dict(off=0.008, further=44.7, a_photo=44.4, said=""), "grows by 44.7 MB a photo."),
-        (dict(off=0.2, further=53.3, a_photo=44.4, said=""), "20% off"),
+    "a156c0df": [
+        (dict(off=0.016, above=0.22, said=""), "0.2 GB above the count at most, 2% or less"),
+        (dict(off=0.2, above=4.6, said=""), "20% off the count"),
     ],
 }

@@ -2,7 +2,7 @@
 S = dict(said="")
 _DISK = dict(S, forgot=True, apart="From the store", file_us=192.0, shard_us=125.0, saved_us=67.0)
 _NODE = dict(S, train=39_216.0, wanted=16_668.0, nfs_most=4_559.0, elastic_most=13_677.0, prefixes=4, flying=34,
-             hours=0.72, slow_hours=2.65)
+             hours=0.72, slow_hours=2.65, elastic_hours=0.88)
 CASES = {
     "st070001": [(dict(S, lost=0.1), "nothing is lost"), (dict(S, lost=1.3), "1% less"),
                  (dict(S, lost=9.0), "The other 9%")],
@@ -10,8 +10,8 @@ CASES = {
                  (dict(S, crowd_rate=600, crowd_ms=83), "got only 600")],
     "st070062": [(dict(S, larger_rate=5_400.0, law=5_554.0, as_many=547), "would need 547"),
                  (dict(S, larger_rate=3_000.0, law=5_554.0, as_many=304), "takes the rest")],
-    "st070068": [(dict(S, ahead_times=13.0, ahead_flying=52.0, ahead_rate=520.0), "only 52 were"),
-                 (dict(S, ahead_times=2.0, ahead_flying=8.0, ahead_rate=80.0), "no longer what takes")],
+    "st070068": [(dict(S, ahead_times=13.0, ahead_s=0.46), "the run's 0.46 s"),
+                 (dict(S, ahead_times=2.0, ahead_s=3.0), "no longer what takes")],
     "st070053": [
         (dict(_DISK, forgot=False), "does not forget"),
         (dict(_DISK, saved_us=-4.0), "shards save nothing"),

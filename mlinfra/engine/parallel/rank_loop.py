@@ -31,7 +31,8 @@ from .loss_terms import (
     MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
-    BatchWeight, counted_targets, gather_rows, hides_outputs, kept_numbers, output_tensors, weigh_inputs, weigh_outputs)
+    BatchWeight, counted_targets, gather_rows, hides_outputs, kept_numbers, meet,
+    meeting_mark, output_tensors, weigh_inputs, weigh_outputs)
 from .strategies import ParallelStrategy, check_unhooked, is_elementwise, replace_parameters
 
 # %% auto #0
@@ -84,6 +85,8 @@ def _before_any_step(optimizer: torch.optim.Optimizer, args: tuple, kw: dict) ->
 def _backward_of_ranks(tensors: Any, *args: Any, **kw: Any) -> None:
     "PyTorch's own, after a look at what the loss does with the samples."
     for loop in list(_open): loop.look(tensors)
+    working = sorted((loop for loop in _open if loop.working and loop.meets(2)), key=lambda loop: loop.loader.taken)
+    if working: working[-1].meet(2)  # once, whatever number of models there is
     _backward(tensors, *args, **kw)
     for loop in list(_open): loop.note_gradients()
 
@@ -101,6 +104,7 @@ class RankLoop:
         self.strategy, self.loader, self.accumulation = strategy, loader, accumulation
         self.reduction, self.synced, self.taken = reduction, True, 0  # batches since the last step
         self.checked: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()  # and their parameters
+        self.working = False  # on a batch
         self.inside, self.weight = False, BatchWeight(1.0)  # in the model's call; of the batch that is worked on
         self.waiting: deque[BatchWeight] = deque(maxlen=64)  # of batches whose backward has not come
         self.called, self.unchecked = False, 2  # steps before which the ranks compare what they have
@@ -158,6 +162,19 @@ class RankLoop:
         "The rows of all ranks."
         self.gathered = True
         return gather_rows(outputs, self.weight, self.loader.share)
+
+    def meets(self, event: int) -> bool:
+        "Whether the ranks compare what they do: in the steps that are checked, as an epoch ends, and with fsdp always."
+        share = self.loader.latest
+        if share is None or share.ranks == 1 or self.strategy.whole_batches: return False
+        if self.unchecked or event == 0 and share.last: return True
+        return self.strategy.how == "fsdp" and event != 3
+
+    def meet(self, event: int) -> None:
+        "Wait until all ranks have come to the same event of their loops."
+        if not self.meets(event): return
+        place = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        meet(torch.zeros((), dtype=torch.float64, device=place), meeting_mark(event, self.loader.taken))
 
     def _looks(self) -> bool:
         "Whether to look at what a loss does with the samples: not where each rank has them all."
@@ -226,11 +243,16 @@ class RankLoop:
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
             if self.reduction == "mean" and self.loader.weight is None and share.ranks > 1:
-                self.counted = stack.enter_context(counted_targets(share))
+                self.counted = stack.enter_context(counted_targets(
+                    share, lambda: (meeting_mark(1, self.loader.taken), bool(self.unchecked))))
             stack.enter_context(self.strategy.around())
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
-            try: yield
+            self.working = True
+            try:
+                yield
+                if self.working: self.meet(0)
             finally:  # a graph that is kept here would keep this loop
+                self.working = False
                 self.weight, self.strategy.counts = BatchWeight(1.0), True
                 self.outputs, self.inner, self.counted, self.numbers = [], [], [], []
         if share.last: self.unchecked = max(self.unchecked, 1)  # an epoch's first step
@@ -267,6 +289,7 @@ class RankLoop:
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         if self.checked.get(optimizer) != count and not self._adopted(optimizer): return self._pass(optimizer)
         self.checked[optimizer] = count
+        if self.working: self.meet(3)
         if not self.synced:
             raise RuntimeError(f"optimizer.step() after {self.taken} of {self.accumulation} micro-batches: "
                                "their gradients are still on their ranks. Call it after "

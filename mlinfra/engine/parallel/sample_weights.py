@@ -16,12 +16,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ..dist.process_group import gather_from_ranks, rank_and_world_size
 from .batch_share import Share
 from ..train.counted_means import target_count
 
 # %% auto #0
-__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'kept_numbers', 'weigh_inputs', 'additive_means',
-           'counted_targets', 'gather_rows']
+__all__ = ['BatchWeight', 'weigh_outputs', 'output_tensors', 'hides_outputs', 'kept_numbers', 'weigh_inputs', 'meeting_mark',
+           'meet', 'additive_means', 'counted_targets', 'gather_rows']
 
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000005
 class BatchWeight:
@@ -127,14 +128,45 @@ def weigh_inputs(
 # %% ../../../nbs/engine/parallel/sample_weights.ipynb #sw000008
 _NAMES, _MEAN = ("cross_entropy_loss", "nll_loss_nd"), 1  # in torch._C._nn, and its number for reduction="mean"
 _ORIGINALS = {name: getattr(torch._C._nn, name) for name in _NAMES}
-_shares: list[tuple[Share, list[Any]]] = []  # of the loops that run, the last one last; where graphs are corrected
+_EVENTS = ("asked for the next batch", "computed a loss", "called backward", "called optimizer.step()")
+
+def meeting_mark(
+    event:int,    # its place among asking for the next batch, a loss, backward and a step
+    number:int,   # of the batch
+) -> int:
+    "What tells one event of the loop from another."
+    return 4 * (number % 4096) + event
+
+def meet(
+    value:torch.Tensor,   # one number
+    mark:int,             # from `meeting_mark`
+    looks:bool=True,      # compare the marks, for which a GPU is waited for
+) -> torch.Tensor:        # the sum of the values
+    "Add up a number over the ranks, which must all come for the same event. ValueError on every rank if they do not."
+    row = torch.stack([value, *value.new_tensor([mark, mark * mark])])
+    dist.all_reduce(row)
+    ranks = rank_and_world_size()[1]
+    if looks and row[1:].tolist() != [ranks * mark, ranks * mark * mark]: raise ValueError(_apart(mark))
+    return row[0]
+
+def _apart(mark: int) -> str:
+    "What the ranks do, which is not the same."
+    found = gather_from_ranks(mark)
+    did = ", ".join(f"rank {rank} has {_EVENTS[one % 4]}" + f" (of another batch)" * (one // 4 != found[0] // 4)
+                    for rank, one in enumerate(found))
+    return (f"the ranks do not do the same with a batch: {did}. Something in the loop (an if, a continue) looks at a "
+            "rank's own samples or loss. Let every rank compute the loss and call backward on every batch: one "
+            "that is 0 where it has nothing to learn from, as 0 * outputs.sum(), or decide by run.mean(loss), which "
+            "all ranks know")
+
+# of the loops that run, the last one last: the share, where graphs are corrected, and what `meet` is told
+_shares: list[tuple[Share, list[Any], Callable[[], tuple[int, bool]]]] = []
 
 @torch.compiler.disable
-def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share) -> torch.Tensor:
+def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share, mark: int, looks: bool) -> torch.Tensor:
     "The loss, such that the mean over ranks weighted by samples is the mean over all targets."
     count = count.double() if share.own else torch.zeros((), dtype=torch.float64, device=loss.device)
-    total = count.clone()
-    dist.all_reduce(total)
+    total = meet(count, mark, looks or loss.device.type == "cpu")
     if not share.own: return loss
     ratio = (count / total * share.ranks / share.weight).to(loss.dtype)
     return torch.where(count > 0, loss * ratio, torch.where(total > 0, torch.zeros_like(loss), loss))
@@ -145,8 +177,8 @@ def _counting(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
                 *rest: Any) -> torch.Tensor:
         loss = original(inputs, target, weight, reduction, ignore_index, *rest)
         if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1][0].ranks == 1: return loss
-        share, nodes = _shares[-1]
-        loss = _corrected(loss, target_count(inputs, target, weight, ignore_index), share)
+        share, nodes, about = _shares[-1]
+        loss = _corrected(loss, target_count(inputs, target, weight, ignore_index), share, *about())
         nodes.append(loss.grad_fn)
         return loss
     return counted
@@ -170,10 +202,11 @@ def additive_means(
 @contextmanager
 def counted_targets(
     share:Share,     # of the batch that is worked on
+    about:Callable[[], tuple[int, bool]]=lambda: (0, False),  # what `meet` is told: mark and looks
 ) -> Iterator[list[Any]]:  # nodes of the graph at which such a mean is made
     "Within, a cross entropy counts the targets of all ranks. All ranks must call it together."
     for name, original in _ORIGINALS.items(): setattr(torch._C._nn, name, _counting(original))
-    _shares.append(own := (share, []))
+    _shares.append(own := (share, [], about))
     try: yield own[1]
     finally:
         del _shares[next(i for i, one in enumerate(_shares) if one is own)]  # two loops may end in any order

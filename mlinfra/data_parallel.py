@@ -203,16 +203,21 @@ class SendingStep:
     backward:float             # its end
     buckets:list[SentBucket]   # in the order in which they were sent
 
+    @property
+    def end(self) -> float: return max(self.backward, *(bucket.done for bucket in self.buckets))
+
 class _Noting(GradientReducer):
     "Notes when each bucket was sent, and when its sum was there."
     def __init__(self, model: nn.Module, overlap: bool):
-        self.sends, self.sums = [], []
+        self.sends, self.sums = [], {}
         super().__init__(model, overlap=overlap)
 
     def _send(self) -> None:
         super()._send()
+        number = len(self.sends)
         self.sends.append(time.perf_counter())
-        self.sent[-1][1].get_future().add_done_callback(lambda _: self.sums.append(time.perf_counter()))
+        def note(_: Any) -> None: self.sums[number] = time.perf_counter()  # buckets may end out of order
+        self.sent[-1][1].get_future().add_done_callback(note)
 
 def watch_step(
     overlap:bool,          # send while backward goes on
@@ -225,7 +230,7 @@ def watch_step(
     model, x, y = ResidualNet(), torch.rand(batch_size, 784), torch.randint(0, 10, (batch_size,))
     reducer, found = _Noting(model, overlap), []
     for _ in range(times):
-        reducer.sends, reducer.sums = [], []
+        reducer.sends, reducer.sums = [], {}
         dist.barrier()
         start = time.perf_counter()
         loss = nn.functional.cross_entropy(model(x), y)
@@ -234,8 +239,8 @@ def watch_step(
         backward = time.perf_counter() - start
         reducer.finish()
         _update(model)
-        time.sleep(0.01)  # the last callback may come a moment later
-        buckets = [SentBucket(sent - start, done - start) for sent, done in zip(reducer.sends, sorted(reducer.sums))]
+        while len(reducer.sums) < len(reducer.sends): time.sleep(0.001)  # the last note may come a moment later
+        buckets = [SentBucket(sent - start, reducer.sums[i] - start) for i, sent in enumerate(reducer.sends)]
         found.append(SendingStep(forward, backward, buckets))
     rows = [SentBucket(median([b.sent for b in row]), median([b.done for b in row]))
             for row in zip(*(step.buckets for step in found))]

@@ -112,7 +112,7 @@ def draw_cases(
     "The cases by which one chooses a way to train on many devices: what two devices hold, and what they send."
     if here: one_of("here", here, tuple(case.name for case in PARALLEL_CASES))
     drawing = Svg(_CASE_WIDTH * len(PARALLEL_CASES), 232, "what two devices hold and send in each way")
-    for first, last, words in ((0, 0, "all fits"), (1, 1, "batch does not fit"), (2, 4, "the weights do not fit")):
+    for first, last, words in ((0, 0, "all fits"), (1, 1, "one is too slow"), (2, 4, "the weights do not fit")):
         left, right = _CASE_WIDTH * first + _LEFT_OF_CASE, _CASE_WIDTH * (last + 1) - 14
         drawing.text(left, 14, words, size=13).line(left, 22, right, 22)
     for column, case in enumerate(PARALLEL_CASES): _draw_case(drawing, _CASE_WIDTH * column, case, case.name == here)
@@ -174,7 +174,7 @@ def draw_ring(
     states, n = ring_states(world_size), world_size
     step = min(step, len(states) - 1)
     wide = 480 / n
-    drawing = Svg(720, 60 + 46 * n + 50 + 12 * n, f"a ring of {n} ranks after step {step}")
+    drawing = Svg(720, 60 + 46 * n + 52 + 12 * n, f"a ring of {n} ranks after step {step}")
     for chunk in range(n): drawing.text(90 + wide * (chunk + 0.5), 22, f"chunk {chunk}", "middle")
     for rank in range(n):
         drawing.text(0, 34 + 46 * rank + 21, f"rank {rank}")
@@ -202,7 +202,7 @@ def _draw_sends(drawing: Svg, step: int, n: int, wide: float) -> None:
         drawing.text(580, 34 + 46 * to + 21, f"← chunk {chunk} of rank {rank}", color=COLORS["wait"])
 
 def _draw_steps(drawing: Svg, states: list, step: int, top: float) -> None:
-    "All states in small: how much of the sum each chunk holds."
+    "All states in small: the stronger the colour, the more of the sum a chunk holds."
     n, apart = len(states[0]), 600 / len(states)
     drawing.text(0, top + 22, "all steps")
     for i, held in enumerate(states):
@@ -213,11 +213,11 @@ def _draw_steps(drawing: Svg, states: list, step: int, top: float) -> None:
             drawing.parts.append(f'<rect x="{x - 4:.1f}" y="{top + 6}" {size} {look}/>')
         for rank, own in enumerate(held):
             for chunk, added in enumerate(own):
-                whole = len(added) == n
-                color, deep = (COLORS["update"], 1.0) if whole else (COLORS["forward"], len(added) / n)
+                deep = 1.0 if len(added) == n else 0.6 * len(added) / n
                 place = f'x="{x + 11 * chunk:.1f}" y="{top + 10 + 11 * rank}" width="10" height="10"'
-                drawing.parts.append(f'<rect {place} fill="{color}" fill-opacity="{deep:.2f}"/>')
+                drawing.parts.append(f'<rect {place} fill="currentColor" fill-opacity="{deep:.2f}"/>')
         drawing.text(x + 5.5 * n, top + 26 + 11 * n, str(i) if i else "start", "middle", 11)
+    drawing.text(90, top + 44 + 11 * n, "the stronger, the more gradients are in the chunk; full: all of them", size=11)
 
 # %% ../../nbs/views/11_data_parallel.ipynb #v1100004
 def ring_panel() -> ipywidgets.VBox:
@@ -241,19 +241,21 @@ def _say_ring(step: int, world_size: int) -> tuple[Said, Svg]:
 def draw_sending(
     steps:dict[str, SendingStep],  # name -> a step
 ) -> Svg:
-    "What the processor and the network do in a step, on one axis of time for all; buckets carry their numbers."
-    ends = {name: max(step.backward, *(bucket.done for bucket in step.buckets)) for name, step in steps.items()}
-    foot = 84 * len(steps)
+    "What the processor and the network do in a step, on one axis of time for all; a thin bar for each bucket."
+    tops, foot = {}, 0
+    for name, step in steps.items(): tops[name], foot = foot, foot + 66 + _BUCKET_ROW * len(step.buckets)
     drawing = Svg(720, foot + 40, "the processor and the network during a step")
-    last = max(ends.values())
+    last = max(step.end for step in steps.values())
     whole = seconds_axis(last, "from the start of the step", 112, 515)
     ticks = tuple(tick for tick in whole.axis.ticks if tick <= last)
     axis = replace(whole, axis=replace(whole.axis, high=last, ticks=ticks))
-    for row, (name, step) in enumerate(steps.items()): _draw_step(drawing, axis, 84 * row, name, step, ends[name])
+    for name, step in steps.items(): _draw_step(drawing, axis, tops[name], name, step)
     return axis.draw(drawing, foot)
 
-def _draw_step(drawing: Svg, axis: BarAxis, top: float, name: str, step: SendingStep, end: float) -> None:
-    "The lane of the processor and that of the network."
+_BUCKET_ROW = 9  # pixels
+
+def _draw_step(drawing: Svg, axis: BarAxis, top: float, name: str, step: SendingStep) -> None:
+    "The lane of the processor, and a thin one for each bucket."
     def span(y: float, start: float, stop: float, color: str, words: str) -> None:
         left, right = axis.place(start), axis.place(stop)
         drawing.box(left, y, max(right - left - 1.5, 1), 18, color, hover=f"{words}: {duration_text(stop - start)}")
@@ -261,16 +263,20 @@ def _draw_step(drawing: Svg, axis: BarAxis, top: float, name: str, step: Sending
             drawing.text((left + right) / 2, y + 13, words, "middle", 11, words_on(color))
 
     drawing.text(0, top + 14, name, size=13)
-    drawing.text(0, top + 35, "processor").text(0, top + 61, "network, buckets")
+    drawing.text(0, top + 35, "processor")
     span(top + 22, 0.0, step.forward, COLORS["forward"], "forward")
     span(top + 22, step.forward, step.backward, COLORS["backward"], "backward")
-    waits = f"waits {1e3 * (end - step.backward):.0f} ms"
-    if end > step.backward: span(top + 22, step.backward, end, PALE, "")
-    arrived = 0.0
-    for number, bucket in enumerate(step.buckets, 1):  # one after the other through the cable
-        span(top + 48, max(bucket.sent, arrived), bucket.done, COLORS["wait"], str(number))
-        arrived = bucket.done
-    drawing.text(axis.place(end) + 6, top + 35, waits).text(axis.place(end) + 6, top + 61, duration_text(end))
+    if step.end > step.backward: span(top + 22, step.backward, step.end, PALE, "")
+    last, first_row = len(step.buckets), top + 46
+    for row, bucket in enumerate(step.buckets):
+        left, y = axis.place(bucket.sent), first_row + _BUCKET_ROW * row
+        hover = f"bucket {row + 1}: {duration_text(bucket.done - bucket.sent)}"
+        drawing.box(left, y, max(axis.place(bucket.done) - left, 1), _BUCKET_ROW - 2, COLORS["wait"], hover=hover)
+        if row in (0, last - 1): drawing.text(left - 5, y + 8, str(row + 1), "end", 11)
+    drawing.text(0, first_row + 13, "buckets, from").text(0, first_row + 28, "call to sum")
+    right = axis.place(step.end) + 6
+    drawing.text(right, top + 35, f"waits {1e3 * (step.end - step.backward):.0f} ms")
+    drawing.text(right, first_row + _BUCKET_ROW * last - 2, duration_text(step.end))
 
 # %% ../../nbs/views/11_data_parallel.ipynb #2f63da30
 def draw_scaling(

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -318,6 +319,22 @@ def test_twenty_questions_each_with_a_section():
     parts = (ROOT / "docs" / "questions.md").read_text().split("\n## ")[1:]
     assert len(parts) >= 20
     for part in parts: assert re.search(r"\]\(\d\d_\w+\.ipynb#", part), part.splitlines()[0]
+
+
+def test_links_into_sections_find_them():
+    "Those of pages and lessons; Sphinx says the same of the book, half an hour later."
+    pages = [*(ROOT / "nbs").glob("*.ipynb"), *(ROOT / "nbs/more").glob("*.ipynb")]
+    sections, lost = {}, []
+    for path in pages:
+        prose = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown")
+        titles = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+        named = re.findall(r'id="([^"]+)"', prose)
+        sections[path.stem] = {book_stage.anchor(book_stage.plain(title)) for title in titles} | set(named)
+    for path in [*pages, *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]:
+        links = re.findall(r"(\w+)\.ipynb#([^)\s\"\\]+)", path.read_text(encoding="utf-8"))
+        lost += [f"{path.name}: {page}.ipynb#{section}" for page, section in links
+                 if page in sections and page != "glossary" and unquote(section) not in sections[page]]
+    assert lost == []
 
 
 def test_each_command_in_the_docs_exists(capsys):

@@ -16,7 +16,7 @@ lab:  ## open the workbook in JupyterLab; options: make lab ARGS="--no-browser -
 	@exec .venv/bin/jupyter lab $$([ $$(id -u) = 0 ] && echo --allow-root) \
 	  --ServerApp.root_dir=nbs --LabApp.default_url=/lab/tree/index.ipynb $(ARGS)
 
-test:  ## run every check; only what is chosen: make test ARGS="-k planner"
+test:  ## run the checks, as CI does; every one: make test ARGS=--everything; only what is chosen: make test ARGS="-k planner"
 	@tools/install.sh test
 	@tools/test.sh $(ARGS)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/test.sh [PYTEST ARGUMENTS]: every check, each notebook once; with arguments only the notebooks and tests that
+# tools/test.sh [PYTEST ARGUMENTS]: the checks, each notebook once (--everything: every one, at full size); with arguments only the notebooks and tests that
 # they choose, as in tools/test.sh -k schedule. With --quick first: the house, the notebooks' form, the quickest tests.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/test.sh [PYTEST ARGUMENTS]: the checks, each notebook once (--everything: every one, at full size); with arguments only the notebooks and tests that
-# they choose, as in tools/test.sh -k schedule. With --quick first: the house, the notebooks' form, the quickest tests.
+# tools/test.sh [PYTEST ARGUMENTS]: the checks, each notebook once (--everything: all checks, at full size); with
+# arguments only the notebooks and tests that they choose, as in tools/test.sh -k schedule. With --quick first: the house, the notebooks' form, the quickest tests.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # Several processes share the cores, each with as many threads as a reader has. Passive waiting lets a thread that has

@@ -20,7 +20,7 @@ CASES = {
                  (dict(moved=0.9, moved7=0.9, whole=95, whole7=95), "send these weights to x86 processors without VNNI")],
     "c22p0024": [(_PARTS | dict(point=3.1, depth=1.2), "have 9% of the products"),
                  (_PARTS | dict(point=1.3, depth=1.3), "and the depthwise ones 1.3")],
-    "c22q0017": [(dict(rounding=0.29, filtered=0.95), "lies between the 0.29 of other rounding and the 0.95 of OpenCV's"),
+    "c22q0017": [(dict(rounding=0.29, filtered=0.95), "the 0.29 of other rounding and the 0.95 of OpenCV's"),
                  (dict(rounding=0.6, filtered=0.95), "set the limit between the two")],
     "c22p0026": [(_SEND | dict(gain=1.9, lost=0.0), "1.9 times as fast here"),
                  (_SEND | dict(gain=1.0, lost=0.0), "if bytes matter"),

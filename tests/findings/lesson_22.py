@@ -17,7 +17,7 @@ CASES = {
                  (_KERNEL | dict(kernel="AMX", fast=20.0, slow=1.5), "20.0 times as fast as floats, and 1.5"),
                  (_KERNEL | dict(kernel="AVX-512", fast=1.5, slow=1.5), "changes little")],
     "c22q0011": [(dict(moved=0.4, moved7=0.9, whole=96, whole7=95), "only to x86 processors without VNNI"),
-                 (dict(moved=0.9, moved7=0.9, whole=95, whole7=95), "send these weights to x86 processors without VNNI")],
+                 (dict(moved=0.9, moved7=0.9, whole=95, whole7=95), "these weights to x86 processors without VNNI")],
     "c22p0024": [(_PARTS | dict(point=3.1, depth=1.2), "have 9% of the products"),
                  (_PARTS | dict(point=1.3, depth=1.3), "and the depthwise ones 1.3")],
     "c22q0017": [(dict(rounding=0.29, filtered=0.95), "the 0.29 of other rounding and the 0.95 of OpenCV's"),

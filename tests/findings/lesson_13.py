@@ -2,7 +2,7 @@
 
 PIECES = dict(slower=2.9, more=3.1)
 CUT = dict(late=4, tried=816, left=0.004)
-WHOLE = dict(share=1.06, logits=2.06, short=4.41, at_4=0.08, at_8=0.05)
+WHOLE = dict(share=1.06)
 
 CASES = {
     "pl13f002": [
@@ -13,10 +13,10 @@ CASES = {
     "pl13f003": [
         (CUT | dict(saved=0.18), "makes the step 18% shorter. It was chosen by its slowest stage; the shortest step"),
         (CUT | dict(saved=0.18, left=0.0), "and has the shortest step of all 816"),
-        (CUT | dict(saved=0.0), "gains nothing here: with equal counts the slowest stage is as fast"),
+        (CUT | dict(saved=0.0), "Balancing gains nothing here: with equal counts the slowest stage is as fast"),
     ],
     "pl13f004": [
-        (WHOLE | dict(low=0.42, off=0.01), "33 pieces leave one stage with two layers and one with the logits, 2.06"),
+        (WHOLE | dict(low=0.42, off=0.01), "33 pieces do not divide into 32 stages: one gets two layers, and the"),
         (WHOLE | dict(low=0.42, off=-0.30), "off by -42%, and whole pieces by -30%: something else"),
     ],
 }

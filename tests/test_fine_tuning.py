@@ -104,6 +104,61 @@ def test_gpt2s_layers_with_inputs_first_take_a_lora_few_bits_and_zeros():
     assert (thin.transformer.h[0].attn.c_attn.weight == 0).any() and sparsity(thin) == pytest.approx(0.5, abs=1e-3)
 
 
+class Scaled(nn.Linear):
+    "A forward of its own: what its weight gives is doubled."
+    def forward(self, x): return 2 * super().forward(x)
+
+
+class Logged(nn.Linear):
+    "A forward of its own that gives what a linear layer does."
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return F.linear(x, self.weight, self.bias)
+
+
+def rescaled(layer):
+    plain = layer.forward
+    layer.forward = lambda x: plain(x.tanh())
+    return layer
+
+
+@pytest.mark.parametrize("layer", [Scaled(8, 8), rescaled(nn.Linear(8, 8))], ids=["class", "function"])
+def test_a_layer_with_a_forward_of_its_own_keeps_its_lora_beside_it(layer):
+    model, x = learnt(add_lora(nn.Sequential(layer, nn.Linear(8, 4)), "*", rank=2)), torch.randn(4, 8)
+    before = model(x)
+    assert "keep the LoRA beside it" in refusal(merge_lora, model)
+    assert torch.equal(model(x), before)  # and nothing is half merged
+
+
+def test_a_forward_of_its_own_that_is_linear_is_merged_and_not_called_for_it():
+    model, x = learnt(add_lora(nn.Sequential(Logged(8, 8), nn.Linear(8, 4)), "*", rank=2)), torch.randn(4, 8)
+    before, calls = model(x), model[0].layer.calls
+    torch.testing.assert_close(merge_lora(model)(x), before)
+    assert type(model[0]) is Logged and model[0].calls == calls + 1
+
+
+def test_hooks_of_a_layer_see_and_change_what_it_gives_with_its_lora():
+    model, x, seen = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)), torch.randn(4, 8), []
+    handle = model[0].register_forward_hook(lambda _layer, _inputs, output: seen.append(output) or 3 * output)
+    inner = model[0]
+    learnt(add_lora(model, "0", rank=2))
+    with torch.no_grad():
+        before = model(x)
+        torch.testing.assert_close(seen[-1], F.linear(x, model[0].weight, inner.bias))
+        torch.testing.assert_close(merge_lora(model)(x), before)
+    assert len(seen) == 2 and len(inner._forward_hooks) == 1
+    handle.remove()
+    assert not inner._forward_hooks and not model[0]._forward_hooks
+
+
+@pytest.mark.parametrize("names", [None, 3])
+def test_names_are_names(names):
+    assert "must be a name, or names, got" in refusal(add_lora, encoder(), names)
+    assert "but must be a name, or names, got" in refusal(freeze, encoder(), names)
+
+
 def test_what_attention_reads_itself_still_has_the_lora():
     model, x = encoder(), torch.randn(2, 5, 16)
     learnt(add_lora(model, ["*.out_proj", "*.linear1"], rank=2))

@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/export/fine_tuning.ipynb #eb760ce2
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -146,6 +147,8 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 def _patterns(argument: str, names: str | Iterable[str], there: Iterable[str]) -> tuple[str, ...]:
     "The names as patterns; ValueError for one that means nothing in the model."
+    if not isinstance(names, (str, Iterable)): raise ValueError(
+        f"{argument} must be a name, or names, got {names!r}")
     patterns, there = ((names,) if isinstance(names, str) else tuple(names)), list(there)
     for pattern in patterns:
         if not isinstance(pattern, str) or not any(_matches(name, (pattern,)) for name in there):
@@ -242,12 +245,52 @@ class LoRA(nn.Module):
         own = self.layer._parameters.get("weight")
         if own is None or not own.is_floating_point(): raise ValueError(
             f"the weight of {type(self.layer).__name__} cannot take a change: keep the LoRA beside it")
+        if not _is_plain(self.layer) and not self._adds_up(): raise ValueError(
+            f"the forward of {type(self.layer).__name__} is its own, and with the change in its weight the layer gives "
+            "something else than with the LoRA beside it: keep the LoRA beside it")
+
+    def _adds_up(self) -> bool:
+        "Whether a copy of the layer with the sum as its weight gives what both give; False where it takes no vectors."
+        weight = self.layer.weight
+        if weight.is_meta: return False
+        single = copy.deepcopy(self.layer).eval()
+        with torch.no_grad(), torch.random.fork_rng(devices=[weight.device] if weight.is_cuda else []):
+            torch.manual_seed(0)
+            x = torch.randn(4, self.in_features, device=weight.device, dtype=weight.dtype)
+            beside = (self.scale * F.linear(F.linear(x.to(self.down.dtype), self.down), self.up))
+            try:
+                torch.manual_seed(1)
+                both = single.forward(x) + beside.to(weight.dtype)
+                single.weight.copy_(self._sum())
+                torch.manual_seed(1)
+                one = single.forward(x)
+            except Exception: return False  # code of the user
+        size = F.linear(x.abs().double(), self.weight.T.abs().double() if self.turned else self.weight.abs().double())
+        rounding = 8 * torch.finfo(weight.dtype).eps * (size.amax() + both.abs().amax())
+        return one.shape == both.shape and bool(((one - both).abs() <= rounding).all())
+
+    def take_hooks(self) -> None:
+        "The hooks of the layer become those of both: they see, and change, what it gives with its LoRA."
+        _exchange_hooks(self.layer, self)
 
     def merged(self) -> nn.Module:
         "One linear layer that does the same."
         self.check_mergeable()
         with torch.no_grad(): self.layer.weight.copy_(self._sum())
+        if any(getattr(self, name) for name in _HOOKS): _exchange_hooks(self, self.layer)
         return self.layer
+
+_HOOKS = [name for name in vars(nn.Linear(1, 1)) if "_hooks" in name and "state_dict" not in name]
+
+def _exchange_hooks(one: nn.Module, other: nn.Module) -> None:
+    "By their dictionaries, so that the handles with which hooks are removed stay valid."
+    for name in _HOOKS: one.__dict__[name], other.__dict__[name] = other.__dict__[name], one.__dict__[name]
+
+def _is_plain(layer: nn.Module) -> bool:
+    "Whether its forward is that of nn.Linear, or of the Conv1D of transformers."
+    if "forward" in vars(layer): return False
+    if isinstance(layer, nn.Linear): return type(layer).forward is nn.Linear.forward
+    return type(layer).__module__ == "transformers.pytorch_utils"
 
 def add_lora(
     model:nn.Module,               # changed in place
@@ -258,7 +301,7 @@ def add_lora(
 ) -> nn.Module:
     "Freeze the model, and put a small way that learns beside the layers that are named; earlier ones go on learning."
     rank, alpha = positive_int("rank", rank), None if alpha is None else positive_float("alpha", alpha)
-    _not_inside_attention(model, names)
+    if isinstance(names, (str, Iterable)): _not_inside_attention(model, names)
     linear = {name: layer for name, layer in model.named_modules(remove_duplicate=False)
               if isinstance(layer, (nn.Linear, LoRA)) or is_conv1d(layer)}
     earlier = [name for name, layer in linear.items() if isinstance(layer, LoRA)]
@@ -279,6 +322,7 @@ def add_lora(
             for parameter, did in learns: parameter.requires_grad = did
     freeze(model, but)
     for parameter in learning: parameter.requires_grad_(True)
+    for layer in made.values(): layer.take_hooks()
     for name, layer in linear.items():
         if id(layer) in made: model.set_submodule(name, made[id(layer)])  # a shared layer in all its places
     for layer in made.values(): layer.layer.requires_grad_(False)

@@ -201,6 +201,23 @@ def test_lightning_tells_rules_of_batches_losses_and_validations(lightning, tmp_
     assert heard <= inspector.facts.heard and inspector.facts.validations == 3 and not inspector.remarks
 
 
+@pytest.mark.parametrize("how, stops", [
+    (dict(max_steps=3, max_epochs=2), False), (dict(max_epochs=2, limit_train_batches=2), False), (dict(fast_dev_run=True), False),
+    (dict(max_steps=1, max_epochs=2, accumulate_grad_batches=2), False), (dict(max_epochs=2), True)],
+    ids=["steps", "batches", "dev", "accumulation", "callback"])
+def test_a_lightning_run_that_is_as_long_as_was_asked_for_has_not_stopped_early(lightning, tmp_path, how, stops):
+    watch, inspector = watched(callbacks.LightningWatch, tmp_path / "run")
+
+    class Stop(lightning.Callback):
+        def on_train_batch_end(self, trainer, *_): trainer.should_stop = stops
+
+    runner = trainer(lightning, tmp_path, watch, **how)
+    runner.callbacks.append(Stop())
+    runner.fit(lit(lightning), DataLoader(Slow(64, 0), 8))
+    assert 0 < len(Run(tmp_path / "run").steps) <= 8
+    assert "StoppedEarly" not in [f.rule for f in inspector.findings]
+
+
 @pytest.mark.parametrize("sick", [True, False])
 def test_transformers_tells_rules_of_batches_losses_and_validations(tmp_path, sick):
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install mlinfra[callbacks]")
@@ -228,6 +245,18 @@ def trains(folder, **how):
                                                report_to="none", disable_tqdm=True, **how)
     return transformers.Trainer(model, arguments, callbacks=[watch], train_dataset=Classes(),
                                 eval_dataset=Classes(1000, 24)), inspector
+
+
+def test_a_transformers_run_that_a_callback_stops_has_not_stopped_early(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install mlinfra[callbacks]")
+    runner, inspector = trains(tmp_path)
+
+    class Stop(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **_): control.should_training_stop = True
+
+    runner.add_callback(Stop())
+    runner.train()
+    assert len(Run(tmp_path / "run").steps) == 1 and "StoppedEarly" not in [f.rule for f in inspector.findings]
 
 
 def test_transformers_hears_of_a_second_training_once_after_one_that_raised(tmp_path):

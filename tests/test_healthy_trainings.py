@@ -103,6 +103,23 @@ def gan(loop: Loop) -> None:
             w.loss(loss)
 
 
+def critic(loop: Loop) -> None:
+    "Of a GAN only the critic is watched: it gets gradients of the generator's loss too, and sets them to zero."
+    generator, model = mlp(8, 32, 20), mlp(20, 32, 1)
+    slow, fast = (torch.optim.Adam(one.parameters(), 1e-4) for one in (generator, model))
+    with loop(model, fast) as w:
+        for x, _ in w(task()):
+            made = generator(torch.randn(len(x), 8))
+            loss = F.softplus(-model(x)).mean() + F.softplus(model(made.detach())).mean()
+            fast.zero_grad()
+            loss.backward()
+            fast.step()
+            slow.zero_grad()
+            F.softplus(-model(made)).mean().backward()
+            slow.step()
+            w.loss(loss)
+
+
 class Clicks(nn.Module):
     "A recommender: a large table of which a batch reads few rows, with dense or sparse gradients."
     def __init__(self, sparse: bool):
@@ -966,7 +983,7 @@ def without_sync(w: Any, model: Any, optimizer: Any, batches: Any) -> None:
 
 
 HEALTHY: dict[str, Callable[[Loop], None]] = {
-    "LoRA": lora, "GAN": gan, "recommender": recommender,
+    "LoRA": lora, "GAN": gan, "critic": critic, "recommender": recommender,
     "recommender, sparse gradients": lambda loop: recommender(loop, sparse=True), "policy gradient": policy_gradient,
     "accumulation": accumulation, "sorted stream": sorted_stream, "warm-up": warm_up,
     "moving average": moving_average, "gradient checkpointing": gradient_checkpointing,

@@ -32,6 +32,8 @@ from mlinfra.engine.record.sampler import Sampler, SamplerThread
 from mlinfra.engine.record.callbacks import LoopWatch
 from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.watch import watch
+from mlinfra.engine.rules.rate_rules import SchedulerSearch
+from mlinfra.debugger import Debugger
 from mlinfra.training import fit
 
 try: import resource
@@ -156,6 +158,23 @@ def test_epochs_and_what_lies_between_them(tmp_path):
     steps = lie_end_to_end(run)
     assert list(steps.iteration) == list(range(18)) and list(steps.epoch) == [0] * 6 + [1] * 6 + [2] * 6
     assert list(run.epochs.iterations) == [6] * 3
+
+
+@pytest.mark.parametrize("how", ["watch", "fit"])
+def test_what_rules_search_for_is_no_time_of_the_loader(tmp_path, monkeypatch, how):
+    "A search of 0.1 s before an epoch, as in a process with many objects."
+    monkeypatch.setattr(SchedulerSearch, "look", lambda *_: time.sleep(0.1))
+    model, data = nn.Linear(4, 2), DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8, dtype=torch.long)), 4)
+    optimizer, rules = torch.optim.SGD(model.parameters(), 0.1), [Debugger()]
+    if how == "fit":
+        fit(model, data, epochs=2, optimizer=optimizer, observers=[Monitor(tmp_path / "run", rules=rules)], **QUIET)
+    else:
+        with watch(tmp_path / "run", model, optimizer, rules=rules) as w:
+            for _ in range(2):
+                for x, y in w(data): nn.functional.cross_entropy(model(x), y).backward()
+    run = Run(tmp_path / "run")
+    assert run.steps.opening.max() < 0.1 and run.steps.between.max() >= 0.1
+    assert max(event.data["seconds"] for event in run.events("loader")) < 0.1
 
 
 def test_leaving_a_loop_keeps_its_step(tmp_path):

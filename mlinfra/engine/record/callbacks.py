@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import sys
 import threading
@@ -178,6 +179,13 @@ class _Tap:
         self._profiler.stop(action_name)
         if action_name.endswith(".train_dataloader_next"): self._watched.begin("copy")
 
+def _planned_batches(trainer: Any) -> int | None:
+    "Of the whole training; None: it has no end, or nobody can tell."
+    epochs, batches, steps = trainer.max_epochs, trainer.num_training_batches, trainer.max_steps
+    whole = epochs * batches if epochs and epochs > 0 else math.inf
+    if steps > 0: whole = min(whole, steps * trainer.accumulate_grad_batches)
+    return int(whole) if 0 < whole < math.inf else None
+
 class LightningWatch(_FrameworkWatch):
     "A callback for Lightning's Trainer that records the run in a folder."
     def __new__(cls, *_: Any, **__: Any) -> Any:
@@ -189,6 +197,7 @@ class LightningWatch(_FrameworkWatch):
         "Open the folder."
         config = dict(loop="lightning", precision=str(trainer.precision), epochs=trainer.max_epochs,
                       accumulate_grad_batches=trainer.accumulate_grad_batches, device=str(pl_module.device))
+        if planned := _planned_batches(trainer): config["iterations"] = planned
         done = trainer.fit_loop.epoch_loop.batch_progress.total.ready  # before a checkpoint was loaded
         self._open(config, done, pl_module, list(trainer.optimizers), told=True)
         trainer.profiler = _Tap(trainer.profiler, self.watched)
@@ -241,6 +250,8 @@ class LightningWatch(_FrameworkWatch):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         "Close the folder."
+        epochs = trainer.fit_loop.epoch_progress.current.completed  # an epoch may have been cut short by a hook
+        if self._goes_on and (trainer.should_stop or trainer.max_epochs == epochs): self.watched.event("stop_requested")
         self.on_exception(trainer, pl_module, None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException | None) -> None:
@@ -353,7 +364,9 @@ class TransformersWatch(_FrameworkWatch):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         "Close the folder."
-        if self._goes_on: self._close()
+        if not self._goes_on: return
+        if control.should_training_stop and state.global_step < state.max_steps: self.watched.event("stop_requested")
+        self._close()
 
     def _close(self, error: BaseException | None = None) -> None:
         for handle in self._handles: handle.remove()

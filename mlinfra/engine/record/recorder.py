@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -348,6 +349,7 @@ class Monitor(Observer):
             precision=run.precision, threads=torch.get_num_threads(), loader=loader_settings(run.loader))
         self._recorder = Recorder(self.folder, self.every_seconds, self.rules, settings | self.config)
         self._held, self._is_first, self._spent = [], True, dict(loader=0.0, evaluation=0.0)
+        self._searched = 0.0  # seconds
         self._done = run.iteration
         self._recorder.begin(run.model, [run.optimizer], run.iteration, current_step=lambda: run.iteration,
                              current_batch=lambda: getattr(run.executor, "batches", None))
@@ -360,7 +362,10 @@ class Monitor(Observer):
         opened, computed = self._own
 
         def open_epoch(run: TrainingRun) -> Iterator:
-            with self._recorder.starting(run.loader): return self._recorder.batches_of(opened(run))
+            before = time.perf_counter()
+            with self._recorder.starting(run.loader):  # what rules search for meanwhile is no time of the loader
+                self._searched = time.perf_counter() - before
+                return self._recorder.batches_of(opened(run))
 
         def step(model: Any, batch: Any) -> Any:
             for look in looks: look.batch(batch, run.iteration)
@@ -382,6 +387,7 @@ class Monitor(Observer):
     def on_between(self, run: TrainingRun, what: str, start: float, seconds: float) -> None:
         "Keep what the time between two steps went into: \"loader\" or \"evaluation\"."
         self._hand_on()
+        if what == "loader": start, seconds, self._searched = start + self._searched, seconds - self._searched, 0.0
         self._spent[what] = self._spent.get(what, 0.0) + seconds
         at = start - self._recorder.origin
         if what == "loader": self._recorder.loader(run.loader, at, seconds)

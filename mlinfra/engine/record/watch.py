@@ -213,10 +213,11 @@ class Watch:
 
     def _training(self, loader: Iterable[Any]) -> Iterator[Any]:
         epoch, note = _Epoch(loader), self._note
-        note(self._open_loader, epoch)
-        with self._recorder.starting(loader): batches = self._recorder.batches_of(iter(loader))
+        with self._recorder.starting(loader):  # what rules search for meanwhile is no time of the loader
+            note(self._open_loader, epoch)
+            batches = self._recorder.batches_of(iter(loader))
+            note(self._loader_is_open, epoch)
         looks = self._recorder.looks
-        note(self._loader_is_open, epoch)
         self._catch_up()
         try:
             while True:

@@ -112,8 +112,8 @@ class _Updates:
         self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
         self.begin()
 
-    def begin(self) -> None:
-        self.look: UpdateLook | None = None
+    def begin(self, updated_in: int | None = None) -> None:
+        self.updated_in, self.look = updated_in, None
         self.judged = False
         self.left: dict[int, bool] = {}
         self.came: dict[int, torch.Tensor] = {}
@@ -127,7 +127,7 @@ class _Updates:
         old = there is not None and bool(there.any())
         self.left[place] = old and self.left.get(place, True)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
-        self.steps.add(step)
+        if step != self.updated_in: self.steps.add(step)  # after its update: another loss, as a GAN's generator has
         if len(self.steps) > 1: self.last[place] = grad.clone()
 
     def dropped(self) -> int:
@@ -348,5 +348,5 @@ class LoopProbe:
         self._micro, self._scales, self._places, self._shift = [], [], [], None
         self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
-        state.begin()
+        state.begin(self.step)
         if look is not None: self._on_update(look)

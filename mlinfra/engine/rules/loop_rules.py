@@ -252,16 +252,18 @@ class StoppedEarly(Rule):
     follows = ("NonFinite",)
 
     _valid: tuple[float, ...] = ()
+    _told = False
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
-        "Keep the losses of validations: it asks at the end."
+        "Keep the losses of validations, and whether somebody has told the loop to stop: it asks at the end."
+        if kind == "stop_requested": self._told = True
         if kind == "validated" and data.get("valid_loss") is not None: self._valid += (float(data["valid_loss"]),)
 
     def _stopped_on_purpose(self) -> bool:
         "Whether the settings speak of early stopping, or the last two validations were no better than one before."
         named = any(re.search(r"patience|early_?stop", str(key), re.IGNORECASE) and value
                     for key, value in self.facts.config.items())
-        return named or len(self._valid) > 2 and min(self._valid[-2:]) >= min(self._valid[:-2])
+        return self._told or named or len(self._valid) > 2 and min(self._valid[-2:]) >= min(self._valid[:-2])
 
     def finish(self) -> None:
         "Compare the steps done with those planned, unless an error ended the run or it went on from another."

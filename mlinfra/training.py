@@ -18,8 +18,8 @@ from torch import nn
 from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
-from .engine.train.batches import Feed, SampleCount, image_dims, make_loader
-from .engine.base.checks import fraction, nonnegative_float, nonnegative_int, positive_int
+from .engine.train.batches import Feed, SampleCount, check_batch_size, image_dims, make_loader, orders
+from .engine.base.checks import fraction, listed, nonnegative_float, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, is_iterator, scores
 from .engine.train.memory_layout import ChannelsLast, try_step
@@ -30,7 +30,7 @@ from .engine.train.history import (PHASES as PHASES, Epoch as Epoch, History as 
                                           phase_medians as phase_medians)
 from .engine.train.observers import Listener, Observers, TrainingRun
 from .engine.train.step_executor import LOG2_LOSS_SCALE
-from .engine.train.optimizer_setup import make_optimizer, optimizer_mode
+from .engine.train.optimizer_setup import check_values, make_optimizer, optimizer_mode
 from .engine.train.scheduler_setup import check_schedule, make_scheduler, step_after_epoch
 from .engine.train.threads import AutoThreads
 from .engine.base.text import count_text
@@ -98,7 +98,7 @@ def _try_layout(run: TrainingRun, group: list[Any], clock: Any) -> torch.Tensor:
 def evaluate(
     model:nn.Module,
     data:Any,                               # a loader of (inputs, targets), or a data set
-    batch_size:int=1_000,                   # for a data set
+    batch_size:int|None=None,               # for a data set; None: 1,000
     device:str|torch.device|None=None,      # None: where the model's parameters are
     metric:Any=None,                        # a mean, of (outputs, targets); see `Metrics`; None: accuracy
     scale_images:bool|None=None,            # uint8 inputs become floats between 0 and 1; None: where they are images
@@ -111,7 +111,8 @@ def evaluate(
     if device is None: device = next((p.device for p in model.parameters()), torch.device("cpu"))
     count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
     feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)
-    loader = make_loader(data, positive_int("batch_size", batch_size))
+    check_values(model)
+    loader = make_loader(data, check_batch_size(batch_size, 0, data)[0], usual=1_000)
     measures = Measures(None, step, metric is None and step is None, metric, weight, strict=True)
     found = scores(model, loader, feed, measures)
     if metric is not None: return found.metric
@@ -147,7 +148,7 @@ def fit(
     accumulation:int=1,                         # micro-batches in one optimizer step
     precision:str="fp32",                       # "fp32", "tf32", "bf16" or "fp16"
     device:str|torch.device|None=None,          # None: a GPU where there is one
-    batch_size:int=64,                          # where `train` or `valid` is a data set
+    batch_size:int|None=None,                   # where `train` or `valid` is a data set; None: 64
     workers:int=0,                              # loading processes, where `train` is a data set without `.tensors`
     valid:Any=None,                             # evaluated after each epoch: a loader or a data set
     metric:Any=None,                            # on `valid`: mean of (outputs, targets); of (model, batch) with `step`
@@ -162,13 +163,15 @@ def fit(
     device, execution = pick_device(device), Execution.of(execution)
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
-    batch_size, workers = positive_int("batch_size", batch_size), nonnegative_int("workers", workers)
+    batch_size, workers = check_batch_size(batch_size, workers, train, valid)
+    observers = listed("observers", observers)
     if history is None: history = History()
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
     loader, executor = make_loader(train, batch_size, True, workers), execution.step_executor()
     if isinstance(loss_fn, type): raise TypeError(f"loss_fn must not be a class: pass {loss_fn.__name__}()")
     trained = nn.ModuleList(part for part in (model, loss_fn) if isinstance(part, nn.Module))  # a loss may have weights
+    for part in trained: check_values(part)
     trained.to(device)
     given = optimizer is not None
     optimizer = make_optimizer(trained, optimizer) if given and optimizer != "sgd" else sgd(trained)
@@ -181,7 +184,7 @@ def fit(
                       history, executor, feed, scheduler, accumulation, epochs, iteration=len(history.steps),
                       interval=interval, clock=(CudaClock if device.type == "cuda" else HostClock)(PHASES),
                       weight=weight)
-    check = _validation(run, valid, loss_fn, step, metric, getattr(loader, "batch_size", None) or batch_size)
+    check = _validation(run, valid, loss_fn, step, metric, batch_size)
     check_schedule(run)
     executor.start(run)
     with execution.applied(run):
@@ -196,14 +199,15 @@ def _supervised(loss_fn: Callable) -> Callable:
     return step
 
 def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: Any,
-                batch_size: int) -> Callable[[], Scores] | None:
+                batch_size: int | None) -> Callable[[], Scores] | None:
     "A function that evaluates the run's model; tried on the first batch at once."
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     run.measured = ("loss",)
     if valid is None: return None
     if is_iterator(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
-    loader, feed = make_loader(valid, batch_size), replace(run.feed)
+    usual = getattr(run.loader, "batch_size", None) or 64
+    loader, feed = make_loader(valid, batch_size, usual=usual), replace(run.feed)
     sample = first_batch(make_loader(valid, 2))
     accuracy = step is None and (loss_fn is None or sample is not None and _has_accuracy(run.model, feed, sample))
     measures = Measures(loss_fn or class_loss, step, accuracy, metric, run.weight)
@@ -213,13 +217,13 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
     return lambda: scores(run.model, loader, feed, measures)
 
 def _has_accuracy(model: nn.Module, feed: Feed, batch: Any) -> bool:
-    try: scores(model, [batch], feed, Measures(accuracy=True))
+    try: return scores(model, [batch], feed, Measures(accuracy=True)).accuracy is not None
     except ValueError: return False
-    return True
 
 def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> History:
     "All epochs, with evaluation; observers hear of the end however it comes, and the model has its layout back."
-    layout = ChannelsLast(run.model, run.optimizer)
+    layout, drawn = ChannelsLast(run.model, run.optimizer), orders(run.loader)
+    before = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
     try:
         if execution.convolves(run.model):
             layout.apply()
@@ -229,6 +233,8 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
         first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0
         for epoch in range(first, first + run.epochs):
             if run.stopping: break
+            for one, number in drawn:  # the first epoch is as the user has left it
+                if epoch > before: one.set_epoch(number + epoch - before)
             done = _train_epoch(run, epoch)
             if done is not None: _end_epoch(run, done, check)
             run.observers.tell("on_boundary", run)  # to be saved now

@@ -202,7 +202,8 @@ def test_lightning_tells_rules_of_batches_losses_and_validations(lightning, tmp_
 
 
 @pytest.mark.parametrize("how, stops", [
-    (dict(max_steps=3, max_epochs=2), False), (dict(max_epochs=2, limit_train_batches=2), False), (dict(fast_dev_run=True), False),
+    (dict(max_steps=3, max_epochs=2), False), (dict(max_epochs=2, limit_train_batches=2), False),
+    (dict(fast_dev_run=True), False),
     (dict(max_steps=1, max_epochs=2, accumulate_grad_batches=2), False), (dict(max_epochs=2), True)],
     ids=["steps", "batches", "dev", "accumulation", "callback"])
 def test_a_lightning_run_that_is_as_long_as_was_asked_for_has_not_stopped_early(lightning, tmp_path, how, stops):

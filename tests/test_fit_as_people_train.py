@@ -5,10 +5,14 @@ import pytest
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as rates
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.debugger import Debugger
+from mlinfra.engine.base.checks import refusal
+from mlinfra.engine.record.watch import watch
 from mlinfra.engine.train.builtin_observers import EarlyStopping
 from mlinfra.training import evaluate, fit
 
@@ -270,3 +274,99 @@ def test_a_step_that_trains_by_itself_is_told_what_to_leave_to_fit():
         return loss
     with pytest.raises(ValueError, match=r"leave backward\(\) and the optimizer's step to fit"):
         fit(model, LOADER, step=step, optimizer=optimizer, **QUIET)
+
+
+class Stream(IterableDataset):
+    def __iter__(self): yield from ((x, x[:1]) for x in INPUTS)
+
+
+class Both(Dataset):
+    "A data set that can be iterated too, as those of the package datasets."
+    def __len__(self): return len(INPUTS)
+    def __getitem__(self, i): return INPUTS[i], INPUTS[i, :1]
+    def __iter__(self): return (self[i] for i in range(len(self)))
+
+
+@pytest.mark.parametrize("data", [Stream(), Both()], ids=["stream", "both"])
+def test_samples_of_a_data_set_that_can_be_iterated_are_put_into_batches(data):
+    how = dict(batch_size=16, loss_fn=F.mse_loss, **QUIET)
+    assert [step.samples for step in fit(nn.Linear(8, 1), data, valid=data, **how).steps] == [16] * 4
+
+
+def test_a_stream_without_a_batch_size_is_refused():
+    assert "a stream of samples or of batches: pass DataLoader" in refusal(fit, nn.Linear(8, 1), Stream(), **QUIET)
+    assert "a stream of samples or of batches" in refusal(fit, network(), LOADER, valid=Stream(), **QUIET)
+    assert "a stream of samples or of batches" in refusal(evaluate, nn.Linear(8, 1), Stream(), metric=F.mse_loss)
+
+
+@pytest.mark.parametrize("data, kind", [(LOADER, "DataLoader"), ([(x, x[:1]) for x in INPUTS], "list")],
+                         ids=["loader", "samples"])
+def test_a_batch_size_that_would_be_left_out_of_account_is_refused(data, kind):
+    said = refusal(fit, network(), data, batch_size=4, **QUIET)
+    assert f"batch_size is for a data set, and train is a {kind}" in said
+    assert f"workers is for a data set, and train is a {kind}" in refusal(fit, network(), data, workers=2, **QUIET)
+    if kind == "list": assert "batch_size is for a data set" in refusal(evaluate, network(), data, batch_size=4)
+
+
+def test_a_batch_size_beside_a_loader_is_that_of_the_validation_or_its_own():
+    assert len(fit(network(), LOADER, batch_size=16, **QUIET).steps) == 4
+    assert len(fit(network(), LOADER, batch_size=4, valid=LOADER.dataset, **QUIET).steps) == 4
+
+
+def test_epochs_have_orders_of_their_own_where_a_sampler_draws_them_by_number():
+    def trained(epochs, start):
+        sampler, seen = DistributedSampler(LOADER.dataset, 1, 0), []
+        sampler.set_epoch(start)
+        def step(model, batch):
+            seen.append(batch[0][0, 0].item())
+            return F.cross_entropy(model(batch[0]), batch[1])
+        fit(network(), DataLoader(LOADER.dataset, 64, sampler=sampler), epochs=epochs, step=step, **QUIET)
+        return seen
+
+    drawn = trained(3, 0)
+    assert len(set(drawn)) == 3 and drawn == [trained(1, epoch)[0] for epoch in range(3)]
+    assert trained(2, 1) == drawn[1:], "it goes on from where the user has put it"
+
+
+@pytest.mark.parametrize("targets", [(INPUTS[:, :4] > 0).float(), (INPUTS[:, :4] > 0).long(), INPUTS[:, 4:]],
+                         ids=["several labels", "several labels, whole", "numbers"])
+def test_targets_that_are_no_classes_have_no_accuracy(targets):
+    data = DataLoader(TensorDataset(INPUTS, targets), 16)
+    loss = lambda outputs, wanted: F.binary_cross_entropy_with_logits(outputs, wanted.float())
+    assert fit(network(), data, loss_fn=loss, valid=data, **QUIET).epochs[0].accuracy is None
+    assert "have no accuracy: pass metric=" in refusal(evaluate, network(), data)
+
+
+def test_one_hot_targets_and_shares_have_an_accuracy():
+    model, classes = network().eval(), LOADER.dataset.tensors[1]
+    hot = F.one_hot(classes, 4)
+    for targets in (hot, hot.float(), 0.9 * hot + 0.025, (0.9 * hot + 0.025).bfloat16()):
+        assert evaluate(model, TensorDataset(INPUTS, targets)) == evaluate(model, LOADER)
+
+
+@pytest.mark.parametrize("count", [-1, float("nan"), torch.tensor(-1)], ids=str)
+def test_a_count_that_would_turn_the_gradient_round_is_refused(count):
+    model = network()
+    def step(model, batch): return F.cross_entropy(model(batch[0]), batch[1], reduction="sum"), count
+    assert "(sum, count) must be a finite number of at least 0" in refusal(fit, model, LOADER, step=step, **QUIET)
+    same(model, network())
+
+
+def test_weights_without_values_are_named():
+    model = network()
+    model[2].to("meta")
+    assert "2.weight and 1 more of the model have no values" in refusal(fit, model, LOADER, **QUIET)
+    assert "have no values" in refusal(evaluate, model, LOADER)
+
+
+@pytest.mark.parametrize("words, how", [
+    ("threads must be at most", dict(threads=10 ** 6)), ("executor must be an object", dict(executor=3)),
+    ("channels_last must be True or False", dict(channels_last="yes")),
+    ("observers must be a list", dict(observers=Debugger())), ("observers must be a list", dict(observers=None))])
+def test_settings_of_another_kind_are_refused(words, how):
+    assert words in refusal(fit, network(), LOADER, **how | dict(progress=False, device="cpu"))
+
+
+def test_rules_are_a_list(tmp_path):
+    assert "rules must be a list" in refusal(watch, tmp_path, rules=Debugger())
+    assert "rules must be a list" in refusal(Debugger, "NonFinite")

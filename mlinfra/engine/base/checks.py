@@ -13,7 +13,7 @@ from typing import Any
 
 # %% auto #0
 __all__ = ['LARGEST', 'ceil_div', 'whole_number', 'positive_int', 'nonnegative_int', 'refusal', 'positive_ints', 'finite',
-           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'boolean', 'writable_file']
+           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'writable_file']
 
 # %% ../../../nbs/engine/base/checks.ipynb #be1de1f1
 def ceil_div(
@@ -157,6 +157,16 @@ def _same(value: Any, option: Any) -> bool:
     if isinstance(option, bool) or isinstance(value, bool): return value is option
     if isinstance(option, int): return _index(value) == option
     return isinstance(value, type(option)) and bool(value == option)
+
+def listed(
+    name:str,
+    values:Any,   # a list, or anything that can be iterated
+) -> list[Any]:
+    "`values` as a list; ValueError for None, a word, and a single object."
+    if isinstance(values, (str, bytes)) or not (hasattr(values, "__iter__") or hasattr(values, "__getitem__")):
+        given = repr(values) if values is None or isinstance(values, (str, bytes)) else type(values).__name__
+        raise ValueError(f"{name} must be a list, such as [...] of one or none, got {given}")
+    return list(values)
 
 def boolean(
     name:str,   # the argument's name, for the message

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..base.checks import positive_float, positive_int
+from ..base.checks import listed, positive_float, positive_int
 from ..base.plain_values import named_settings
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
@@ -266,7 +266,7 @@ def check_listeners(
     rules:Iterable[Any],  # objects with `findings`, and `on_step` or `on_sample`; or a `Debugger`
 ) -> list[Any]:
     "The objects that listen, of a `Debugger` its inspector; ValueError for anything else."
-    rules = [getattr(rule, "inspector", rule) for rule in rules]
+    rules = [getattr(rule, "inspector", rule) for rule in listed("rules", rules)]
     for rule in rules:
         if isinstance(rule, type) or not hasattr(rule, "findings") or not (
                 hasattr(rule, "on_step") or hasattr(rule, "on_sample")):

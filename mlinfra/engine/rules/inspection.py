@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base.checks import positive_int
+from ..base.checks import listed, positive_int
 from .findings import Facts, Finding, Rule, in_order, labels_of, ranked
 from .look_schedule import LookSchedule
 from .loop_looks import LoopLooks
@@ -63,9 +63,9 @@ _HOOKS = ("on_step", "on_steps", "on_window", "on_tensors", "on_nonfinite", "on_
 def check_rules(
     rules:Iterable[Any],  # objects of `Rule`, or functions of a step
 ) -> list[Rule]:
-    "The rules. TypeError for anything else."
+    "The rules. TypeError for anything else, ValueError for what is no list of them."
     found = []
-    for rule in rules:
+    for rule in listed("rules", rules):
         if isinstance(rule, type) or not (isinstance(rule, Rule) or callable(rule)):
             wanted = f"{rule.__name__}()" if isinstance(rule, type) else "a Rule or a function of a step"
             raise TypeError(f"rules must hold objects, got {rule!r}: give {wanted}")

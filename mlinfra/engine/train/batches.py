@@ -15,14 +15,14 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves, tree_map
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from ..base.checks import nonnegative_int
+from ..base.checks import nonnegative_int, positive_int
 from ...data import BatchLoader, as_tensors, to_float
 
 # %% auto #0
 __all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'SampleCount', 'ambiguity', 'to_device', 'image_dims', 'Feed',
-           'make_loader']
+           'has_batches', 'check_batch_size', 'orders', 'make_loader']
 
 # %% ../../../nbs/engine/train/batches.ipynb #40b5ab32
 def is_pair(
@@ -215,14 +215,62 @@ class Feed:
         return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
 
 # %% ../../../nbs/engine/train/batches.ipynb #10fa3ca9
+def _is_stream(data: Any) -> bool:
+    "A data set that can only be iterated, PyTorch's or that of the package datasets."
+    kind = type(data)
+    return isinstance(data, IterableDataset) or kind.__module__.partition(".")[0] == "datasets" \
+        and hasattr(data, "__iter__") and not hasattr(data, "__getitem__")
+
+def has_batches(
+    data:Any,
+) -> bool:
+    "Whether it yields batches of its own: what can be iterated, and is no data set."
+    if _is_stream(data) or not hasattr(data, "__iter__"): return False
+    maps = isinstance(data, Dataset) or type(data).__module__.partition(".")[0] == "datasets"
+    return not (maps and hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+
+def check_batch_size(
+    batch_size:Any,   # that a user asks for; None: not asked
+    workers:Any,      # loading processes
+    train:Any,
+    valid:Any=None,
+) -> tuple[int | None, int]:
+    "Both as numbers; ValueError where they would be left out of account, because there is no data set."
+    workers = nonnegative_int("workers", workers)
+    if batch_size is not None: batch_size = positive_int("batch_size", batch_size)
+    kind, own = type(train).__name__, getattr(train, "batch_size", None)
+    if workers and has_batches(train) and workers != getattr(train, "num_workers", None):
+        raise ValueError(f"workers is for a data set, and train is a {kind} that yields batches: give it num_workers")
+    unused = batch_size is not None and has_batches(train) and (valid is None or has_batches(valid))
+    if unused and own != batch_size: raise ValueError(
+        f"batch_size is for a data set, and train is a {kind} whose items are taken for batches"
+        f"{'' if own is None else f' of {own}'}: leave batch_size out, or pass the data set (a list of samples as "
+        "DataLoader(samples, batch_size))")
+    return batch_size, workers
+
+def orders(
+    loader:Any,
+) -> list[tuple[Any, int]]:   # what draws the order of an epoch by its number, and the number that it has
+    "Its samplers and its data set where they have a `set_epoch`."
+    group = getattr(loader, "batch_sampler", None)
+    parts = (getattr(loader, "sampler", None), group, getattr(group, "sampler", None), getattr(loader, "dataset", None))
+    found = {id(one): one for one in parts if callable(getattr(one, "set_epoch", None))}.values()
+    return [(one, now if isinstance(now := getattr(one, "epoch", None), int) else 0) for one in found]
+
 def make_loader(
-    data:Any,            # a loader, which comes back as it is, or a map-style data set
-    batch_size:int,      # for a data set
-    shuffle:bool=False,  # for a data set
-    workers:int=0,       # loading processes, for a data set without `.tensors`
+    data:Any,              # a loader, which comes back as it is, or a data set
+    batch_size:int|None,   # for a data set; None: `usual`, but not for a stream, which may yield batches
+    shuffle:bool=False,    # for a data set
+    workers:int=0,         # loading processes, for a data set without `.tensors`
+    usual:int=64,          # where no batch size is given
 ) -> Iterable:
-    "A loader of `data`; TypeError for what is neither loader nor data set."
-    if hasattr(data, "__iter__"): return data
+    "A loader of `data`; TypeError for what is neither loader nor data set, ValueError for a stream of who knows what."
+    if _is_stream(data):
+        if batch_size is not None: return DataLoader(data, batch_size, num_workers=workers)
+        raise ValueError(f"{type(data).__name__} is a stream of samples or of batches: pass DataLoader(data, batch_size) "
+                         "if it yields samples, and DataLoader(data, batch_size=None) if it yields batches")
+    if has_batches(data): return data
+    batch_size = batch_size or usual
     try: as_tensors(data)
     except TypeError:
         if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):

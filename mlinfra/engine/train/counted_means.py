@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from ..base.checks import nonnegative_float
+
 # %% auto #0
 __all__ = ['target_count', 'MeanTerm', 'CountedLoss', 'counted', 'seen_means', 'LossValue', 'loss_value', 'GroupMean']
 
@@ -132,6 +134,12 @@ class LossValue:
     terms:tuple[MeanTerm, ...]|None=None  # None: not known, a mean over the samples; none of them: a sum
     rest:bool=False                       # whether it has a mean over the samples beside them
 
+def _check_count(name: str, count: Any) -> None:
+    "ValueError for one below 0 or that is no number; a GPU is not waited for."
+    if not isinstance(count, torch.Tensor): nonnegative_float(name, count)
+    elif type(count) is torch.Tensor and count.device.type == "cpu" and count.numel() == 1:
+        nonnegative_float(name, count.item())
+
 def loss_value(
     found:Any,             # what a step or a loss returned: a mean, or (sum, count)
     weight:Any=None,       # what it is a mean over, as the user says; None: what was seen
@@ -139,12 +147,15 @@ def loss_value(
     "The loss and what it is a mean over."
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], torch.Tensor):
         total, count = found[0].as_subclass(torch.Tensor), found[1]
+        _check_count("the count of (sum, count)", count)
         some = count.clamp(min=torch.finfo(torch.float32).tiny) if isinstance(count, torch.Tensor) else count or 1
         mean = total / some
         return LossValue(mean, (MeanTerm(mean, count),))
     if not isinstance(found, torch.Tensor): return found
     plain = found.as_subclass(torch.Tensor) if isinstance(found, CountedLoss) else found
-    if weight is not None: return LossValue(plain, (MeanTerm(plain, weight),))
+    if weight is not None:
+        _check_count("what weight= returns", weight)
+        return LossValue(plain, (MeanTerm(plain, weight),))
     return LossValue(plain, found.terms, found.rest) if isinstance(found, CountedLoss) else LossValue(plain)
 
 # %% ../../../nbs/engine/train/counted_means.ipynb #cm000010

@@ -75,6 +75,12 @@ def _counted_right(outputs: torch.Tensor, targets: torch.Tensor, ignored: Iterab
     for one in ignored: counts &= targets != one
     return (right & counts).sum(), counts.sum()
 
+def _unlike(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor | None:
+    "How many targets with a number for each output are no shares of classes: several labels, or a regression."
+    if targets.shape != outputs.shape or outputs.ndim != 2: return None
+    shares = targets.double()
+    return ((shares < 0).any(1) | ~((shares.sum(1) - 1).abs() < 0.02)).sum()
+
 def _beyond(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     "How many targets are classes that have no output; 255 marks what is not to be counted."
     targets = _classes(outputs, targets)
@@ -111,6 +117,7 @@ class Measures:
         if self.loss_fn is not None:
             with seen_means() as ignored: found["loss"] = loss_value(self.loss_fn(outputs, targets), weight)
         if self.accuracy: found["accuracy"] = _counted_right(outputs, targets, ignored)
+        if self.accuracy and (unlike := _unlike(outputs, targets)) is not None: found["unlike"] = unlike, None
         if self.accuracy and self.strict: found["beyond"] = _beyond(outputs, targets), None
         return found | metrics.of(outputs, targets)
 
@@ -196,7 +203,11 @@ def scores(
     if beyond := int(means.get("beyond", 0)):
         raise ValueError(f"{beyond:,} targets are classes for which the model has no output: it needs one for each "
                          "class; pass metric= if they are not to be counted")
-    return Scores(samples, means.get("loss"), means.get("accuracy"), metrics.values(means))
+    unlike = int(means.get("unlike", 0))
+    if unlike and measures.strict: raise ValueError(
+        f"{unlike:,} targets are no classes, one-hot or shares that add up to 1 (several labels of a sample, or a "
+        "regression), and have no accuracy: pass metric=, a function of (outputs, targets)")
+    return Scores(samples, means.get("loss"), None if unlike else means.get("accuracy"), metrics.values(means))
 
 def _mean(total: Any, weight: Any) -> float:
     "Of nothing it is not a number; of what is a sum, the sum."

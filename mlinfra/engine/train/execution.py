@@ -12,6 +12,7 @@ from typing import Any
 from attrs import field, fields, frozen
 from torch import nn
 
+from ..base.checks import boolean
 from .allocator import KEPT, memory_kept
 from .evaluation import modes_kept
 from .observers import StepExecutor, TrainingRun
@@ -45,6 +46,13 @@ class Execution:
                                 f"it takes {', '.join(known)}")
         if options.get("executor") is not None and options.get("cuda_graph"):
             raise ValueError("pass executor= or cuda_graph=True, not both")
+        for name in ("keep_memory", "cuda_graph"):
+            if name in options: boolean(name, options[name])
+        for name in ("channels_last", "scale_images"):
+            if options.get(name) is not None: boolean(name, options[name])
+        executor = options.get("executor")
+        if executor is not None and (isinstance(executor, type) or not hasattr(executor, "step")):
+            raise ValueError(f"executor must be an object that runs steps, such as EagerExecutor(), got {executor!r}")
         return cls(**options)
 
     def step_executor(self) -> StepExecutor:

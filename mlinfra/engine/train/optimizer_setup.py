@@ -16,9 +16,18 @@ from torch import nn
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['make_optimizer', 'CompositeOptimizer', 'hooked_optimizers', 'optimizer_mode']
+__all__ = ['check_values', 'make_optimizer', 'CompositeOptimizer', 'hooked_optimizers', 'optimizer_mode']
 
 # %% ../../../nbs/engine/train/optimizer_setup.ipynb #9a6509ff
+def check_values(
+    model:nn.Module,
+) -> None:
+    "ValueError where parameters or buffers have a shape and no values: a device cannot take them."
+    named = [*model.named_parameters(), *model.named_buffers()]
+    if empty := [name for name, one in named if one.is_meta]: raise ValueError(
+        f"{empty[0]}{f' and {len(empty) - 1} more' if empty[1:] else ''} of the model have no values (device meta): load "
+        "them with load_state_dict(..., assign=True), or call to_empty(device=...) and initialise them")
+
 def make_optimizer(
     model:nn.Module,   # to be trained
     optimizer:Any,     # an optimizer or a list of them, "adam" or "adamw", or a function of the parameters

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -96,7 +97,8 @@ def check_threads(
     "Checks the number of threads that a user asks for; ValueError if it is neither a number, nor \"auto\", nor None."
     if threads is None or threads == "auto": return threads
     if isinstance(threads, str): raise ValueError(f'threads must be "auto", a number or None, got {threads!r}')
-    return positive_int("threads", threads)
+    most = max(64, 4 * (os.cpu_count() or 1))  # many thousand end the process, where they are not to be had
+    return positive_int("threads", threads, most)
 
 @contextmanager
 def threads_kept(

@@ -289,8 +289,8 @@ def plot_cured(
         longest = max(longest, end)
     ax.set_ylim(0, 1.05 * most)
     ax.set_xlim(-0.02 * longest, 1.04 * longest)
-    of = "" if count is None else f" since the last {count} steps began"
-    ax.set_xlabel(f"seconds{of} (shaded: waits of more than 50 ms; dashed: the last step ends)")
+    of = "" if count is None else f" of the last {count} steps"
+    ax.set_xlabel(f"seconds{of} (shaded: waits of over 50 ms; dashed: the end)")
     shown.supylabel("busy cores, with those of workers", fontsize=10)
     return ax
 

@@ -166,8 +166,8 @@ class _Ward:
         return _words(now, findings), draw_losses(now.losses or [1.0], findings)
 
     def _before(self) -> tuple[Said, Svg]:
-        words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example, from another "
-                 f"machine ({_EXAMPLE['measured']}): the optimizer was not given the first of the four layers. "
+        words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example, from "
+                 f"another machine ({_EXAMPLE['measured']}): the optimizer was not given the first of the four layers. "
                  f"{EXAMPLE_FINDING}")
         return Said("Not trained yet", words), draw_losses(
             EXAMPLE_LOSSES, [EXAMPLE_FINDING], "the optimizer was not given the first of four layers")

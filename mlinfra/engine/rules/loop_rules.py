@@ -71,7 +71,8 @@ class EvalModeTraining(Rule):
         when = "has trained in eval mode since an evaluation" if self._trained else "trains in eval mode from the start"
         self.found(look.step, f"the model {when}: {several(self._layers)} "
                    f"{'behaves' if len(self._layers) == 1 else 'behave'} as in evaluation",
-                   "Call model.train() before each epoch, and after each evaluation", tensor=self._layers[0], cost=0.5, remark=not self._trained)
+                   "Call model.train() before each epoch, and after each evaluation",
+                   tensor=self._layers[0], cost=0.5, remark=not self._trained)
 
 class DropoutInEvaluation(Rule):
     "Dropout or batch norm works as in training while the model is in eval mode."

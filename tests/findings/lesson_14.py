@@ -2,9 +2,9 @@
 
 COUNT = dict(shares="The same results", backward=3)
 HELD = dict(holds="32 blocks", counted_whole=21_248, counted_cut=19_000)
-BEST = dict(said_best="At best 5.2", second="With a second server", eight_4k=5.2, eight_2k=3.5, eight_16k=7.1,
-            sixteen_16k=12.0, source=" (An H200.)")
-MEGATRON = dict(said_v100="Eight V100s", eight_v100=2.98)
+BEST = dict(said_best="At best 5.2", second="16 GPUs in two servers", wide="At width 16,384 more", eight_4k=5.2,
+            source=" (An H200.)")
+MEGATRON = dict(said_v100="Eight V100s", eight_v100=2.98, in_bytes=0.04, s=0.22)
 
 CASES = {
     "tp14f001": [
@@ -17,11 +17,11 @@ CASES = {
         (HELD | dict(exact=False), "which is not what kept_values says"),
     ],
     "tp14f002": [
-        (BEST | dict(sixteen_4k=5.2), "it makes them 1.7 times as fast. At width 2,048 eight are 3.5"),
-        (BEST | dict(sixteen_4k=7.8), "the second server gains 1.5 times."),
+        (BEST | dict(sixteen_4k=5.2), "gains nothing. At width 16,384 more; two copies of the eight"),
+        (BEST | dict(sixteen_4k=7.8), "the second server gains 1.5 times. At width 16,384 more."),
     ],
     "tp14f004": [
-        (MEGATRON | dict(forecast=3.15, limit=6.1), "a measured s holds what the best case leaves out"),
+        (MEGATRON | dict(forecast=3.15, limit=6.1), "more than 1/s = 4.5 times as fast as one"),
         (MEGATRON | dict(forecast=3.15, limit=3.5), "both agree here"),
         (MEGATRON | dict(forecast=4.0, limit=6.1), "two do not tell"),
     ],

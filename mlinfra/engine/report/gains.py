@@ -62,7 +62,7 @@ class StepModel:
         self,
         workers:int,  # that load
     ) -> float:       # seconds
-        "A step's share of what comes once an epoch: also its first wait, as all workers begin at once, and its last step."
+        "A step's share of what comes once an epoch: also its first wait (all workers begin at once) and last step."
         first = self.load + max(workers / self.cores - 1, 0) * self.work
         return self.apart + self.firsts * (first + self.compute + self.taking)
 
@@ -123,7 +123,8 @@ def step_model(
     load = _load(wait, step - apart, workers, firsts, compute, max(cpu - threads * compute, 0.0), cores)
     if taking: load = min(load, theirs * step)  # nobody waits for loading: it is what the workers work
     return StepModel(
-        load, compute, cpu, workers, cores, parts["evaluation"], opening, pauses, firsts, parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
+        load, compute, cpu, workers, cores, parts["evaluation"], opening, pauses, firsts,
+        parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
         _batch_size(run), taking, threads)
 
 def _taking(run: Run, wait: float, work: float, workers: int | None) -> float:

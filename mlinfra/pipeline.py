@@ -18,29 +18,20 @@ from .engine.pipeline.sequential_split import chain, check_untied
 from .engine.base.checks import ceil_div, one_of, positive_int
 from .engine.pipeline.stage_partition import (
     Partition as Partition, equal_counts as equal_counts, least_limit as least_limit, partition as partition)
-from .engine.pipeline.layer_costs import profile_layers
+from .engine.pipeline.layer_costs import measured_bounds
 from .engine.pipeline.schedules import (
     SCHEDULES as SCHEDULES, SEVERAL_STAGES as SEVERAL_STAGES, bubble as bubble, schedule as schedule,
     simulate_schedule as simulate_schedule)
 from .engine.pipeline.pipeline_step import PipelineExecutor
-from .engine.dist.rank_data import accuracy_of_ranks
+from .engine.pipeline.staged_model import StagedModel
 from .engine.dist.process_group import check_same, process_group, rank_and_world_size
 from .engine.base.text import count_text
-from .training import History, fit, sgd
+from .training import History, evaluate, fit, sgd
 
 # %% auto #0
 __all__ = ['train_pipeline']
 
 # %% ../nbs/13_pipeline.ipynb #858d8b2a
-def _agreed_bounds(pieces: nn.Sequential, x: torch.Tensor) -> tuple[int, ...]:
-    "The best cut by rank 0's profile, the same on every rank; `x` is a micro-batch."
-    rank, world_size = rank_and_world_size()
-    equal_counts(len(pieces), world_size)
-    found = [None]
-    if rank == 0: found = [partition([cost.seconds for cost in profile_layers(pieces, x, 3)], world_size).bounds]
-    dist.broadcast_object_list(found)
-    return found[0]
-
 def _micro_batches(wanted: int | None, batch_size: int, world_size: int) -> int:
     "As many as wanted, or four for each rank, where the batch has that many samples."
     parts = min(4 * world_size, batch_size) if wanted is None else positive_int("micro_batches", wanted)
@@ -54,28 +45,35 @@ def _check_own_gpu(device: torch.device, world_size: int) -> None:
         raise ValueError(f"each of the {world_size} ranks needs a GPU of its own, got {torch.cuda.device_count()}: "
                          "pass device='cpu'")
 
-def _share_stages(pieces: nn.Sequential, bounds: Sequence[int]) -> None:
-    "Each stage's owner sends its weights to all."
+def _as_float(x: torch.Tensor) -> torch.Tensor: return to_float(x) if x.dtype == torch.uint8 else x
+
+def _gather_stages(pieces: nn.Sequential, bounds: Sequence[int], device: torch.device) -> None:
+    "Whole again in each rank's host memory: a stage's owner sends its weights to all, one tensor at a time."
+    pieces.to("cpu")
     for owner, (i, j) in enumerate(pairwise(bounds)):
-        for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()): dist.broadcast(tensor.data, owner)
+        for tensor in (*pieces[i:j].parameters(), *pieces[i:j].buffers()):
+            sent = tensor.data.to(device)               # NCCL sends from the GPU's memory only
+            dist.broadcast(sent, owner)
+            tensor.data.copy_(sent)
 
 # %% ../nbs/13_pipeline.ipynb #33cb47d3
 def train_pipeline(
-    model:nn.Module,                        # built from the same seed on every rank; trained in place
+    model:nn.Module,                        # in host memory, of the same seed on every rank; trained in place
     train:Any,                              # a data set with `.tensors`, the same on every rank
     *,
     epochs:int=1,                           # passes over `train`
     batch_size:int=64,                      # of all ranks together: they are one model
     lr:float=0.1,                           # of SGD
     momentum:float=0.0,                     # of SGD
-    valid:Any=None,                         # an `Images` data set: evaluated in shares after the last epoch
+    valid:Any=None,                         # an `Images` data set: evaluated after the last epoch
     device:str|torch.device|None=None,      # None: a GPU where there is one
     precision:str="fp32",                   # "fp32" or "tf32"
     seed:int=0,                             # of the order
     observers:Iterable[Any]=(),             # as for `fit`, on this rank
     micro_batches:int|None=None,            # of a batch, at least one for each rank; None: four for each
 ) -> tuple[History, float|None]:            # the record, its steps' backward counted as forward; and the accuracy
-    "Train by PyTorch's 1F1B schedule and `fit`, as one stage of the model. ValueError where the models differ."
+    """Train by PyTorch's 1F1B schedule and `fit`. No device ever holds more of the model than one stage.
+    ValueError where the ranks' models differ."""
     one_of("precision of a pipeline", precision, ("fp32", "tf32"))
     with process_group(device) as place:
         rank, world_size = rank_and_world_size()
@@ -83,14 +81,15 @@ def train_pipeline(
         check_same(model, images=len(train), batch_size=batch_size, epochs=epochs, seed=seed, precision=precision,
                    micro_batches=micro_batches, valid=None if valid is None else len(valid))
         parts = _micro_batches(micro_batches, positive_int("batch_size", batch_size), world_size)
-        loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model)
-        some = train.tensors[0][:ceil_div(batch_size, parts)]
-        bounds = _agreed_bounds(pieces, to_float(some) if some.dtype == torch.uint8 else some)  # on the processor
+        loader, pieces = BatchLoader(train, batch_size, shuffle=True, seed=seed), chain(model.to("cpu"))
+        bounds = measured_bounds(pieces, _as_float(train.tensors[0][:ceil_div(batch_size, parts)]), place)
         check_untied(pieces, bounds)
-        model.to(place)
-        stage = pieces[bounds[rank]:bounds[rank + 1]]
+        staged = StagedModel(pieces, bounds, parts, place)              # puts this rank's stage on its device
+        stage = staged.stage
         history = fit(stage, loader, epochs=epochs, optimizer=sgd(stage, lr, momentum), device=place,
                       precision=precision, observers=observers, channels_last=False, progress=False,
                       executor=PipelineExecutor(stage, batch_size, parts, place))
-        _share_stages(pieces, bounds)
-        return history, None if valid is None else accuracy_of_ranks(model, valid)
+        batches = None if valid is None else BatchLoader(valid, 1024, transform=_as_float)
+        accuracy = None if batches is None else evaluate(staged, batches, device=place)
+        _gather_stages(pieces, bounds, place)
+        return history, accuracy

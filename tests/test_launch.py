@@ -358,10 +358,14 @@ def test_sagemaker_is_stopped(fakes, tmp_path):
 def test_torchrun_waits_for_nodes_as_long_as_lesson_16_says(monkeypatch):
     from torch.distributed.elastic.rendezvous import RendezvousParameters, c10d_rendezvous_backend
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousTimeout
+    from torch.distributed.launcher.api import LaunchConfig
     assert RendezvousTimeout().join == timedelta(minutes=10)
     waits = []
     monkeypatch.setattr(c10d_rendezvous_backend, "TCPStore", lambda *where, timeout, **how: waits.append(timeout))
     c10d_rendezvous_backend._create_tcp_store(RendezvousParameters("c10d", "10.255.255.1:1", "digits", 2, 2))
     assert waits == [timedelta(minutes=1)], "for the node with the store"
+    static = LaunchConfig(2, 2, 8, rdzv_backend="static").rdzv_configs
+    assert timedelta(seconds=static["timeout"]) == timedelta(minutes=15)
     lesson = (Path(__file__).parent.parent / "nbs/16_launch.ipynb").read_text(encoding="utf-8")
+    assert "agents wait 15 minutes for a missing one" in lesson
     assert "They wait ten minutes for one that does not come" in lesson and "they wait only one minute" in lesson

@@ -2,6 +2,7 @@
 process."""
 import itertools
 import socket
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -31,7 +32,7 @@ from mlinfra.engine.pipeline.timeline import (
 from mlinfra.engine.train.transformer import Tokens
 from mlinfra.models import BasicBlock, GluonCNN, count_parameters, resnet18, resnet50
 from mlinfra.pipeline import SCHEDULES, SEVERAL_STAGES, bubble, partition, schedule, simulate_schedule
-from mlinfra.training import fit
+from mlinfra.training import evaluate, fit
 from mlinfra.views import pipeline as view
 from mlinfra.views.pipeline import PipelineSetup
 
@@ -620,11 +621,44 @@ def refusals():
     return says
 
 
+PLACE = "cpu:0"  # the processor by the name of a device, so that moves to it differ from moves to host memory, "cpu"
+
+
+@contextmanager
+def placed_parameters():
+    "A list of how many parameters were on PLACE after each move to it; what stays in host memory does not count."
+    on_device, counts, to = {}, [0], nn.Module.to
+
+    def watched(module, device, *rest, **how):
+        own = {id(p): p.numel() for p in module.parameters()}
+        if str(device) == PLACE: on_device.update(own)
+        elif str(device) == "cpu":
+            for number in own: on_device.pop(number, None)
+        counts.append(sum(on_device.values()))
+        return to(module, device, *rest, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Module, "to", watched)
+        yield counts
+
+
+def most_on_device():
+    "The most parameters that `train_pipeline` had on this rank's device, those of its model, and how it ended."
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), *[nn.Linear(784, 784) for _ in range(7)], nn.Linear(784, 10))
+    with placed_parameters() as counts:
+        _history, accuracy = pipeline.train_pipeline(
+            model, first_digits(64), valid=first_digits(100, train=False), device=PLACE
+        )
+    whole = sum(p.numel() for p in model.parameters())
+    return max(counts), whole, accuracy, evaluate(model, first_digits(100, train=False))
+
+
 @pytest.fixture(scope="module")
 def four():
-    "All runs of two and of four ranks, the training run and the refusals, in one start."
+    "All runs of two and of four ranks, the training run, the refusals and a watched training, in one start."
     todo = [*tasks(2), *tasks(4)]
-    calls = [(run_rank, todo), TRAINING, (refusals,)]
+    calls = [(run_rank, todo), TRAINING, (refusals,), (most_on_device,)]
     found = run_ranks(call_each, 4, calls, share_cores=True, timeout_seconds=600)
     return merge_parts(todo, [calls[0] for calls in found.values()]), found
 
@@ -684,6 +718,19 @@ def test_training_in_stages_is_training_by_one_process(four):
     trained = [found[1] for found in four[1].values()]
     assert all(each.losses == trained[0].losses and each.accuracy == trained[0].accuracy for each in trained)
     same_run(trained[0], *one_process(100))
+
+
+def test_no_device_holds_the_whole_model(four):
+    "Eight equal layers on four ranks: profiling, training, evaluating and gathering put at most a stage on a device."
+    for most, whole, accuracy, of_whole in (found[3] for found in four[1].values()):
+        assert 0 < most < 0.5 * whole, (most, whole)
+        assert accuracy == pytest.approx(of_whole), "the stages together are the model that every rank has at the end"
+
+
+def test_profiling_puts_a_piece_at_a_time_on_the_device():
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(5)])
+    with placed_parameters() as counts: found = profile_layers(model, torch.rand(2, 8), repeats=1, device=PLACE)
+    assert len(found) == 5 and max(counts) == 8 * 8 + 8 and counts[-1] == 0
 
 
 def test_one_stage_under_torchrun_is_one_process(monkeypatch):

@@ -29,8 +29,8 @@ H100_MANY = "H100, 4 sequences a device or more"
 H100_FEW = "H100, fewer sequences"
 LLAMA_HELD = "30B and 65B"
 LLAMA_FITTED = "13B"
-CHOSEN_ON = {H100_MANY: "the border of 4 sequences",
-             H100_FEW: "the border of 4, ten plans, each shape with ZeRO and without",
+CHOSEN_ON = {H100_MANY: "the border of 4, one of a shape's plans within 1%",
+             H100_FEW: "the border of 4, one of a shape's plans within 1%, ten plans",
              LLAMA_HELD: "limit of memory", LLAMA_FITTED: "limit of memory, the fitted constants"}
 
 def _group(sweep: PublishedSweep) -> str:
@@ -134,12 +134,12 @@ def random_share(
 
 def plans_until_close(
     sweep:PublishedSweep,
-) -> dict[str, float]:     # an order -> how many plans; inf: none that fits is close
-    "How many plans that fit one has to time, in an order, until one is within `CLOSE_PERCENT` of the fastest run."
+) -> dict[str, float]:     # an order -> how many plans; inf: none of them is close
+    "How many plans one has to time, failed ones included, until one is within `CLOSE_PERCENT` of the fastest run."
     rows = sweep_table(sweep)
-    fit = rows[rows.fits].sort_values(["predicted_seconds", "micro_batch"])
+    tried = rows[rows.predicted_bytes <= sweep.cluster.near_bytes]
     found = {}
-    for name, ordered in {"formula": fit, "one-line rule": _by_rule(fit)}.items():
+    for name, ordered in {"shortlist": sweep_shortlist(sweep), "one-line rule": _by_rule(tried)}.items():
         close = ordered.published_seconds <= (1 + CLOSE_PERCENT / 100) * min(run.seconds for run in sweep.timed)
         found[name] = 1.0 + close.to_numpy().argmax() if close.any() else math.inf
     return found

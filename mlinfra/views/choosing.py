@@ -50,7 +50,7 @@ def plot_exchanges(
     for side, words in ((measured, "measured"), (-measured, "as far on the other side")):
         ax.annotate(words, (side, 1.0), (4 if side > 0 else -4, 3), xycoords=("data", "axes fraction"),
                     textcoords="offset points", color=COLORS["forward"], ha="left" if side > 0 else "right", fontsize=9)
-    ax.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncol=2)
     return label(ax, f"difference of the means{f' ({unit})' if unit else ''}", "choices")
 
 # %% ../../nbs/views/20_choosing.ipynb #f42cbf9a

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -227,6 +228,8 @@ class _Prices(Chart):
         return 100 * outside + sum(max(0, min(right, r) - max(left, l)) * max(0, min(bottom, b) - max(top, t))
                                    for l, r, t, b in taken)
 
+def _short(offer: str) -> str: return offer.replace("xlarge", "x")
+
 def _ends(values: Iterable[float]) -> tuple[float, float]:
     "Ends of a logarithmic axis, with room around the values."
     values = [value for value in values if value > 0]
@@ -261,11 +264,15 @@ def draw_cost(
     for one in others:
         words = f"{one.devices:,} x {one.offer.device}, {one.offer.name}: {_quote_words(one)}"
         chart.dots([_point(one)], color_of(one.offer.device), hollow=True, hover=[words], radius=3)
-    names = [(_point(one), one.offer.name.replace("xlarge", "x"), color_of(one.offer.device)) for one in others]
+    together = defaultdict(list)    # offers of one device with the same time and price are one mark, with one name
+    for one in others: together[(*(f"{each:.3g}" for each in _point(one)), color_of(one.offer.device))].append(one)
+    names = [(_point(same[0]), ", ".join(_short(one.offer.name) for one in same), color)
+             for (*_, color), same in together.items()]
     if chosen.price:
-        color, how = color_of(chosen.offer.device), "bought" if plan.bought else f"rented ({plan.offer})"
+        color = color_of(chosen.offer.device)
+        how = f"{chosen.devices:,} x {chosen.offer.device}, bought" if plan.bought else f"{_short(plan.offer)}, rented"
         chart.dots([_point(chosen)], color, hover=[f"chosen: {_quote_words(chosen)}"], radius=6)
-        names.insert(0, (_point(chosen), f"{chosen.devices:,} x {chosen.offer.device}, {how}", "currentColor"))
+        names.insert(0, (_point(chosen), how, "currentColor"))
     chart.dots(given, COLORS["other"], hover=["the notes' run on V100s: 72 h, $1,750"])
     names += [(point, "the notes: four V100s", COLORS["other"]) for point in given]
     chart.names(names, [ends for _, ends in lines])
@@ -276,9 +283,9 @@ def _figures(plan: CostPlan, chosen: Quote) -> tuple[str, ...]:
     "The chosen plan in two lines, for a picture without the panel around it."
     if chosen.price is None: return ()
     time, dollars = chosen.price.seconds, chosen.price.dollars
-    ends = (f" ({duration_text(time.low)} to {duration_text(time.high)}, {dollars_text(dollars.low)[1:]} to "
-            f"{dollars_text(dollars.high)[1:]} dollars)" if time.low < time.high else "")
-    return f"filled: {duration_text(time.value)} and {dollars_text(dollars.value)}{ends}", _rent_text(plan)
+    ends = (f"; its range: {dollars_text(dollars.low)[1:]} to {dollars_text(dollars.high)[1:]} dollars, "
+            f"{duration_text(time.low)} to {duration_text(time.high)}" if time.low < time.high else "")
+    return f"filled: {dollars_text(dollars.value)} in {duration_text(time.value)}{ends}", _rent_text(plan)
 
 def _quote_words(one: Quote) -> str:
     seconds, dollars = _point(one)

@@ -235,59 +235,65 @@ def _changes_text(files: Sequence[ShownFile]) -> str:
     return " ".join(words)
 
 # %% ../../nbs/views/16_launch.ipynb #16f10014
-_LIGHT = COLORS["read"]
-_MOST_NODES, _NODE_WIDTH, _QUOTED = 8, 84, 20
+_LIGHT, _MOST_NODES, _NODE_WIDTH, _MOST_BESIDE = COLORS["read"], 8, 84, 4
 
 def draw_job(
     job:JobSpec,
-    files:Sequence[ShownFile]=(),  # whose lengths and changes are shown
+    files:Sequence[ShownFile]=(),  # whose changes are shown
 ) -> Svg:
-    "Nodes as boxes with their ranks, and a tile for each file with the line that says how many nodes, lit if changed."
-    drawing, quoted = Svg(700, 212 if files else 124, describe_job(job).number), nodes_lines(job) if files else {}
+    "Nodes as boxes with their ranks, and a tile for each system with how it is told their number, lit if changed."
+    drawing, told = Svg(700, 212 if files else 124, describe_job(job).number), nodes_lines(job) if files else {}
     drawing.text(0, 14, describe_job(job).number, size=14)
+    rank = _draw_knowledge(drawing, job) if job.world_size > 1 and job.nodes <= _MOST_BESIDE else None
     for place, node in enumerate(_shown_nodes(job.nodes)):
         x = 2 + place * (_NODE_WIDTH + 3)
         if node is None: drawing.text(x + _NODE_WIDTH / 2, 72, f"{job.nodes - _MOST_NODES + 1:,} more", "middle", 12)
-        else: _draw_node(drawing, job, node, x)
-    for place, file in enumerate(files): _draw_tile(drawing, file, quoted.get(file.system, ""), 2 + 139.5 * place)
+        else: _draw_node(drawing, job, node, x, rank)
+    for place, file in enumerate(files): _draw_tile(drawing, file, told.get(file.system, ""), 2 + 139.5 * place)
     return drawing
 
 def nodes_lines(
     job:JobSpec,
-) -> dict[str, str]:  # system -> the line; a system that refuses the job is left out
-    "The line by which each system's file says how many nodes: the first that another number of nodes would change."
-    now, more = write_files(job), write_files(replace(job, nodes=job.nodes + 1))
-    lines = {system: [line.text.strip().rstrip(",") for line in compare_lines(text, more[system]) if line.new]
-             for system, text in now.items() if not text.startswith(_REFUSED)}
-    return {system: found[0] for system, found in lines.items() if found}
+) -> dict[str, str]:  # system -> the words; a system that refuses the job is left out
+    "The words by which each system is told how many nodes: its own options, with the job's number."
+    words = dict(torchrun=f"--nnodes={job.nodes}", slurm=f"--nodes={job.nodes}", ray=f"num_workers={job.world_size}",
+                 kubernetes=f"completions: {job.nodes * max(job.array, 1)}", sagemaker=f"InstanceCount: {job.nodes}")
+    return {system: words[system] for system, text in write_files(job).items() if not text.startswith(_REFUSED)}
+
+def _draw_knowledge(drawing: Svg, job: JobSpec) -> int:
+    "Beside the nodes: what a rank of the last node must know; the rank."
+    local, x = min(job.devices_per_node - 1, 3), 24 + job.nodes * (_NODE_WIDTH + 3)
+    rank = (job.nodes - 1) * job.devices_per_node + local
+    told = (f"Rank {rank} must know", f"its number: {rank} (of {job.world_size})",
+            f"its device: local rank {local} on node {job.nodes - 1}", "where they all meet: node 0")
+    for row, words in enumerate(told): drawing.text(x + 10 * (row > 0), 44 + 21 * row, words, size=13 - (row > 0))
+    return rank
 
 def _shown_nodes(nodes: int) -> list[int | None]:
     "The nodes that are drawn; None for those between."
     if nodes <= _MOST_NODES: return list(range(nodes))
     return [*range(_MOST_NODES - 2), None, nodes - 1]
 
-def _draw_node(drawing: Svg, job: JobSpec, node: int, x: float) -> None:
+def _draw_node(drawing: Svg, job: JobSpec, node: int, x: float, lit: int | None) -> None:
     "A box with a square for each rank, at most eight."
     color, each = COLORS["compute" if job.device == "gpu" else "update"], job.devices_per_node
     drawing.box(x, 24, _NODE_WIDTH - 4, 94, MUTED, hollow=True)
     drawing.text(x + _NODE_WIDTH / 2 - 2, 38, f"node {node:,}", "middle", 11)
     for local in range(min(each, 8)):
-        left, top = x + 4 + 18.5 * (local % 4), 46 + 34 * (local // 4)
-        rank = node * each + local
+        left, top, rank = x + 4 + 18.5 * (local % 4), 46 + 34 * (local // 4), node * each + local
         if each > 8 and local == 7: drawing.text(left + 9, top + 20, f"+{each - 7:,}", "middle", 11)
         else:
-            drawing.box(left, top, 17, 30, color, hover=f"rank {rank:,}, local rank {local}")
-            if rank < 100: drawing.text(left + 8.5, top + 19, str(rank), "middle", 11, words_on(color))
+            fill = _LIGHT if rank == lit else color
+            drawing.box(left, top, 17, 30, fill, hover=f"rank {rank:,}, local rank {local}")
+            if rank < 100: drawing.text(left + 8.5, top + 19, str(rank), "middle", 11, words_on(fill))
 
-def _draw_tile(drawing: Svg, file: ShownFile, quoted: str, x: float) -> None:
+def _draw_tile(drawing: Svg, file: ShownFile, told: str, x: float) -> None:
     lit = file.changes > 0
     look = f'fill="{_LIGHT}" fill-opacity="{0.35 if lit else 0}" stroke="{_LIGHT if lit else MUTED}"'
     drawing.parts.append(f'<rect x="{x:.1f}" y="132" width="134" height="74" rx="4" {look}/>')
-    drawing.text(x + 8, 152, _NAMES[file.system], size=13)
-    words = count_text(len(file.lines), "line") + (f", {file.changes} changed" if lit else "")
-    if file.is_refused: words = "⚠ refused"
-    drawing.text(x + 8, 174, quoted if len(quoted) <= _QUOTED else f"{quoted[:_QUOTED - 1]}…", size=12)
-    drawing.text(x + 8, 196, words, size=11)
+    words = "⚠ refused" if file.is_refused else f"{count_text(file.changes, 'line')} changed" if lit else ""
+    drawing.text(x + 8, 152, _NAMES[file.system], size=13).text(x + 8, 174, told).text(x + 8, 196, words, size=11)
+
 
 # %% ../../nbs/views/16_launch.ipynb #16f10017
 _SCRIPT = """

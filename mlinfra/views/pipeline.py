@@ -174,7 +174,8 @@ def _legend(drawing: Svg, timeline: Timeline, y: float, hollow: bool) -> Svg:
     drawing.parts.append(f'<rect x="{x + 104:.1f}" y="{y:.1f}" width="12" height="12" {_KEPT}/>')
     drawing.text(x + 121, y + 10, "micro-batches kept", size=11)
     if not _has_later(timeline): return drawing
-    later = [(f"{_WORDS[kind]}, a later stage", _LATER[kind]) for kind in _used(timeline)]
+    stages = f"stages {timeline.world_size} to {timeline.last_stage}"
+    later = [(f"{_WORDS[kind]}, {stages}", _LATER[kind]) for kind in _used(timeline)]
     return draw_key(drawing, y + 18, later, 54, hollow)
 
 # %% ../../nbs/views/13_pipeline.ipynb #f2f92221

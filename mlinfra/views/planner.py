@@ -127,10 +127,12 @@ def plot_plans(
     published:Mapping[ParallelConfig, float]|None=None,   # seconds, of plans that somebody timed
     ax:Axes|None=None,     # where to draw
 ) -> Axes:
-    "The fast plans by memory and seconds; lines where limit and device end, a ring and a name for the shortlist."
+    "The fast plans by memory and seconds, and those that somebody timed; a ring and a letter for the shortlist."
     place, timed, fastest = found.cluster, published or {}, min(one.seconds for one in found.shortlist)
     ax, end, slowest = axes(ax, 7, 3.6), 1.12 * place.memory_bytes / 1e9, _SLOWEST * fastest
-    shown = [one for one in found.tried if one.memory.total / 1e9 <= end and one.seconds <= slowest]
+    tried = {one.config for one in found.tried}
+    plans = [*found.tried, *(PlanEstimate(found.job, place, config) for config in timed if config not in tried)]
+    shown = [one for one in plans if one.memory.total / 1e9 <= end and one.seconds <= slowest]
     for cut, (words, color) in _KINDS.items():
         some = [one for one in shown if (one.config.tensor > 1, one.config.pipeline > 1) == cut]
         if not some: continue
@@ -140,19 +142,22 @@ def plot_plans(
         gb, seconds = one.memory.total / 1e9, timed[one.config]
         ax.plot([gb, gb], [one.seconds, seconds], lw=0.8, color=MUTED)
         ax.plot(gb, seconds, "x", ms=6, color=INK, label=None if number else "published")
-    for bytes_, words in ((place.usable_bytes, "limit"), (place.memory_bytes, "device")):
-        ax.axvline(bytes_ / 1e9, lw=1, color=MUTED, ls="-" if words == "limit" else "--")
-        ax.annotate(f"{words} {bytes_ / 1e9:.0f} GB", (bytes_ / 1e9, 1.0), xycoords=("data", "axes fraction"),
-                    xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8)
-    spots = [(one.memory.total / 1e9, one.seconds) for one in found.shortlist]
-    for letter, one, (gb, seconds) in zip("ABCDEFGHIJK", found.shortlist, spots):
-        crowded = any(0 < gb - other < 0.3 * end and abs(seconds - late) < 0.04 * fastest for other, late in spots)
-        ax.plot(gb, seconds, "o", ms=10, mfc="none", mec=INK, mew=1.2)
-        ax.annotate(f"{letter}  {str(one.config).split(',')[0]}", (gb, seconds), xytext=(8 if crowded else -8, 0),
-                    textcoords="offset points", ha="left" if crowded else "right", va="center", fontsize=9)
+    fits, near, full = (bytes_ / 1e9 for bytes_ in (place.usable_bytes, place.near_bytes, place.memory_bytes))
+    ax.axvspan(fits, near, color=MUTED, alpha=0.25, lw=0)
+    ax.axvline(full, lw=1, color=MUTED, ls="--")
+    for gb, words, side in ((fits, f"fits: {fits:.0f} GB", "right"), ((fits + near) / 2, "near", "center"),
+                            (full, f"device: {full:.0f} GB", "left")):
+        ax.annotate(words, (gb, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
+                    ha=side, fontsize=8)
+    spots = [one.memory.total / 1e9 for one in found.shortlist]
+    for letter, one, gb in zip("ABCDEFGHIJK", found.shortlist, spots):
+        crowded = any(0 < gb - other < 0.1 * end for other in spots)
+        ax.plot(gb, one.seconds, "o", ms=10, mfc="none", mec=INK, mew=1.2)
+        ax.annotate(letter, (gb, one.seconds), xytext=(8 if crowded else -8, 0), textcoords="offset points",
+                    ha="left" if crowded else "right", va="center", fontsize=10, weight="bold")
     ax.set(xlim=(0, end), ylim=(min([fastest, *timed.values()]) * 0.97, slowest))
     ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return label(ax, "memory of the fullest device (GB)", "seconds of a step")
+    return label(ax, "memory of the fullest device (GB)", f"seconds of a step, up to {_SLOWEST} times the fastest")
 
 
 # %% ../../nbs/views/15_planner.ipynb #15v00005
@@ -166,7 +171,8 @@ def _group(config: ParallelConfig, kind: str) -> set[int]:
     if kind == "data": return set(range(0, tensor * data, tensor))
     return set(range(0, config.devices, tensor * data))
 
-_MEET = dict(tensor="share each matrix with", data="add up gradients with", pipeline="compute other layers for")
+_MEET = dict(tensor="share each matrix with it", data="add up gradients with it",
+             pipeline="compute other layers of its copy")
 
 def draw_devices(
     config:ParallelConfig,
@@ -175,15 +181,16 @@ def draw_devices(
 ) -> Svg:
     "Every device, with the stage and the part of the matrices that it holds."
     nodes, size, framed = -(-config.devices // devices_per_node), 34, _group(config, talks)
-    drawing = Svg(130 + size * devices_per_node, 60 + size * nodes, f"{config}: {talks} group framed")
+    drawing = Svg(130 + size * devices_per_node, 76 + size * nodes, f"{config}: {talks} group framed")
     drawing.text(0, 13, f"data {config.data} x tensor {config.tensor} x pipeline {config.pipeline}", size=12)
-    drawing.text(0, 29, f"framed: the devices that {_MEET[talks]} the first", size=11)
-    for node in range(nodes): drawing.text(0, 54 + size * node + 4, f"node {node + 1}", size=11)
+    drawing.text(0, 29, "colour: the stage; number: the part of each matrix", size=11)
+    drawing.text(0, 45, f"framed: the first device and those that {_MEET[talks]}", size=11)
+    for node in range(nodes): drawing.text(0, 69 + size * node, f"node {node + 1}", size=11)
     for rank in range(config.devices):
         node, place = divmod(rank, devices_per_node)
         rest, part = divmod(rank, config.tensor)
         stage, copy = divmod(rest, config.data)
-        x, y, color = 70 + size * place, 36 + size * node, _STAGES[stage % len(_STAGES)]
+        x, y, color = 70 + size * place, 52 + size * node, _STAGES[stage % len(_STAGES)]
         drawing.box(x, y, size - 5, size - 9, color,
                     hover=f"stage {stage + 1}, part {part + 1} of each matrix, copy {copy + 1}")
         if rank in framed: drawing.shape(f'<rect x="{x - 1.5}" y="{y - 1.5}" width="{size - 2}" height="{size - 6}"',
@@ -196,7 +203,7 @@ _TALK = {"the matrices' parts (tensor)": "tensor", "the copies (data)": "data", 
 
 def live_devices() -> LivePanel:
     "Sizes of tensor groups and pipelines on 8 x 8 devices -> who holds what, and who talks with whom."
-    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 2), pipeline=Slider("stages", (1, 2, 4, 8, 16), 1),
+    controls = dict(tensor=Slider("tensor ranks", (1, 2, 4, 8, 16), 2), pipeline=Slider("stages", (1, 2, 4, 8, 16), 2),
                     talks=Dropdown("who talks", tuple(_TALK.items()), "tensor"))
     return LivePanel("devices", "Who holds what, and who talks with whom?", controls, _show_devices)
 

@@ -144,32 +144,68 @@ def split_panel() -> ipywidgets.VBox:
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #tpv14001
 def draw_boxes(
-    tokens_cut:bool=False,  # outside of the two matrices each rank has some of the tokens
+    tokens_cut:bool=False,  # outside of the cut part each rank has some of the tokens
 ) -> Svg:
-    "Two matrices on two ranks, f and g around them, and what each sends in forward and in backward."
-    drawing = Svg(720, 250, "two matrices on two ranks, with f before and g after them")
+    "A cut part on two ranks, f and g around it, and what each sends in forward and in backward."
+    return _draw_tokens() if tokens_cut else _draw_matrices()
+
+def _draw_matrices() -> Svg:
+    "Two matrices; all tokens are on both ranks. f sends only in backward: hollow."
+    drawing = Svg(720, 262, "two matrices on two ranks, with f before and g after them")
     words = (("columns 0 to 31", "rows 0 to 31"), ("columns 32 to 63", "rows 32 to 63"))
     for rank, (y, (first, second)) in enumerate(zip((66, 126), words)):
         drawing.text(4, y - 18, f"rank {rank}", color=_RANKS[rank])
         for x1, x2 in ((42, 86), (100, 132), (268, 306), (364, 402), (538, 570), (584, 626)): _arrow(drawing, x1, x2, y)
         for x, name, part in ((132, "first matrix", first), (402, "second matrix", second)):
-            drawing.shape(f'<rect x="{x}" y="{y - 21}" width="136" height="42"',
-                          f'fill="{_RANKS[rank]}" fill-opacity="0.25" stroke="{_RANKS[rank]}"')
-            drawing.text(x + 68, y - 3, name, "middle").text(x + 68, y + 13, part, "middle", 11)
-        own = (f"half {rank} of", "the tokens") if tokens_cut else ("all tokens",)
+            _draw_part(drawing, x, y, 136, rank, name, part)
         drawing.text(335, y + 4, "GELU", "middle").text(22, y + 4, "x", "middle", 15).text(634, y + 4, "y", "start", 15)
-        for line, what in enumerate(own): drawing.text(650, y + 4 + 13 * line, what, size=11)
-    sends = ("all-gather", "reduce-scatter") if tokens_cut else ("nothing to do", "all-reduce")
-    ends = (86, "f", *sends), (570, "g", *reversed(sends))
-    for x, name, forward, backward in ends:
-        drawing.box(x, 36, 14, 120, _SENT).text(x + 7, 28, name, "middle", 15, _SENT)
-        for y, what in ((188, forward), (228, backward)):
-            drawing.text(x + 7, y, what, "middle", 12, "currentColor" if what == "nothing to do" else _SENT)
-    drawing.text(335, 180, "forward: values go from left to right", "middle", 11)
-    drawing.text(335, 220, "backward: gradients go from right to left", "middle", 11)
-    _arrow(drawing, 160, 510, 190)
-    _arrow(drawing, 510, 160, 230)
-    return drawing
+        drawing.text(650, y + 4, "all tokens", size=11)
+    for x, name in ((86, "f"), (570, "g")):
+        drawing.box(x, 36, 14, 120, _SENT, hollow=name == "f").text(x + 7, 28, name, "middle", 15, _SENT)
+    _draw_sends(drawing, 180, (93, "nothing to do", "all-reduce"), (577, "all-reduce", "nothing to do"))
+    return drawing.text(4, 256, "dashed bar: it sends in backward only", size=11)
+
+def _draw_tokens() -> Svg:
+    "A norm, a cut part and a shortcut: the height of a strip is the tokens that the rank has at this place."
+    drawing = Svg(720, 332, "a norm, a cut part and a shortcut on two ranks, and the tokens that each has")
+    for rank, (y, out) in enumerate(zip((84, 184), (-1, 1))):  # shortcuts pass outside of the bars
+        half = (0, 1, 0.5 * rank, 0.5 * rank + 0.5)
+        for x, part, color, opacity in ((14, half, _RANKS[rank], 1), (178, (0, 1, 0, 1), _GREY, 1),
+                                        (412, (0, 1, 0, 1), _RANKS[rank], 0.35), (512, half, _RANKS[rank], 1),
+                                        (628, half, _RANKS[rank], 1)):
+            _draw_matrix(drawing, x, y, 32, 44, color, part, opacity)
+        for x1, x2 in ((48, 66), (112, 140), (154, 176), (212, 234), (388, 410), (446, 474), (488, 510), (546, 568),
+                       (592, 626), (662, 690)): _arrow(drawing, x1, x2, y)
+        drawing.text(90, y - 16, f"rank {rank}", "middle", color=_RANKS[rank])
+        drawing.text(90, y + 4, "norm", "middle").text(580, y + 5, "+", "middle", 15)
+        _draw_part(drawing, 236, y, 152, rank, "the cut matrices", "columns, GELU, rows")
+        edge = y + 42 * out
+        drawing.line(30, y + 24 * out, 30, edge, dash="2 2").line(30, edge, 580, edge, dash="2 2")
+        drawing.line(580, edge, 580, y + 14 * out, dash="2 2")
+        if rank == 0: drawing.text(312, edge - 5, "shortcut", "middle", 11)
+    for x, name in ((140, "f"), (474, "g")):
+        drawing.box(x, 50, 14, 168, _SENT).text(x + 7, 36, name, "middle", 15, _SENT)
+    _draw_sends(drawing, 250, (147, "all-gather", "reduce-scatter"), (481, "reduce-scatter", "all-gather"))
+    words = "filled height: the tokens that a rank has; grey: the same on both ranks; pale: a part of each sum"
+    return drawing.text(4, 326, words, size=11)
+
+def _draw_part(drawing: Svg, x: float, y: float, width: float, rank: int, name: str, part: str) -> None:
+    "A box in the rank's colour with two lines of words."
+    drawing.shape(f'<rect x="{x}" y="{y - 21}" width="{width}" height="42"',
+                  f'fill="{_RANKS[rank]}" fill-opacity="0.25" stroke="{_RANKS[rank]}"')
+    drawing.text(x + width / 2, y - 3, name, "middle").text(x + width / 2, y + 13, part, "middle", 11)
+
+def _draw_sends(drawing: Svg, y: float, *ends: tuple[float, str, str]) -> None:
+    "Under f and g what they send, forward and then backward, and the ways between them."
+    (left, _, _), (right, _, _) = ends
+    for x, *sends in ends:
+        for down, what in zip((8, 48), sends):
+            drawing.text(x, y + down, what, "middle", 12, "currentColor" if what == "nothing to do" else _SENT)
+    middle = (left + right) / 2
+    drawing.text(middle, y, "forward: values go from left to right", "middle", 11)
+    drawing.text(middle, y + 40, "backward: gradients go from right to left", "middle", 11)
+    _arrow(drawing, left + 67, right - 67, y + 10)
+    _arrow(drawing, right - 67, left + 67, y + 50)
 
 def _arrow(drawing: Svg, x1: float, x2: float, y: float) -> None:
     back = -6 if x2 > x1 else 6
@@ -183,10 +219,13 @@ def plot_speedups(
     lines:Mapping[str, Mapping[int, float]],  # name -> where, such as a width or GPUs -> times as fast as one
     place:str,                                # what the horizontal axis counts
     measured:Sequence[str]=(),                # names of lines that were measured: solid
+    limits:Mapping[str, float]|None=None,     # name -> a bound: a dotted line across
+    shows:str="times as fast as one GPU",     # what the vertical axis counts
     ax:Axes|None=None,                        # where to draw
 ) -> Axes:
     "Speedups as lines over a doubling axis, each named at its end."
-    ax, most = axes(ax), max(value for line in lines.values() for value in line.values())
+    limits = limits or {}
+    ax, most = axes(ax), max([*limits.values(), *(value for line in lines.values() for value in line.values())])
     ticks, free = sorted({x for line in lines.values() for x in line}), 0.07 * most
     last, below = sorted(lines, key=lambda name: list(lines[name].values())[-1]), float("-inf")
     colors = dict(zip(lines, _LINES))
@@ -196,10 +235,14 @@ def plot_speedups(
         below = max(y[-1], below + free)
         ax.annotate(f"{name}: {y[-1]:.3g}", (x[-1], below), (8, 0), textcoords="offset points", va="center", fontsize=8,
                     color=colors[name], annotation_clip=False)
+    for name, value in limits.items():
+        ax.axhline(value, color=COLORS["other"], lw=1, ls=":")
+        ax.annotate(f"{name}: {value:.3g}", (ticks[0], value), (0, -10), textcoords="offset points", fontsize=8,
+                    color=COLORS["other"])
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 1.08 * most), xlim=(ticks[0] / 1.1, ticks[-1] * (ticks[-1] / ticks[0]) ** 0.4))
     ax.set_xticks(ticks, [f"{x:,}" for x in ticks])
-    return label(ax, place, "times as fast as one GPU")
+    return label(ax, place, shows)
 
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #80c666db

@@ -5,15 +5,18 @@ from mlinfra.planner import TransformerSpec, cluster, recommend
 
 def waits(message, backward, micro_batches, sharding_stage):
     gradients = micro_batches if sharding_stage == 2 else 1
-    return gradients * max(message - backward, 0) + message
+    return gradients * max(message - backward, 0)
 
 
 def shortlist(plans, memory_gb):
     ordered = plans.sort_values("seconds")
     fits = ordered[ordered.gb <= 0.8 * memory_gb]
     near = ordered[(ordered.gb > 0.8 * memory_gb) & (ordered.gb <= 0.9 * memory_gb)].head(1)
-    three = fits.drop_duplicates("shape").head(3)
-    return [*near[near.seconds <= 1.01 * fits.seconds.min()].plan, *three.plan]
+    listed = []
+    for plan in fits.itertuples():
+        twin = any(plan.shape == one.shape and plan.seconds <= 1.01 * one.seconds for one in listed)
+        if not twin: listed.append(plan)
+    return [*near[near.seconds <= 1.01 * fits.seconds.min()].plan, *(one.plan for one in listed[:3])]
 
 
 def plan_34b(seconds):

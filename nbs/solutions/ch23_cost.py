@@ -7,11 +7,10 @@ def bill(step_seconds, steps, extras, devices, together, dollars_per_hour):
     return math.ceil(seconds / 3600) * math.ceil(devices / together) * dollars_per_hour
 
 
-def least_utilisation(price, years, kilowatts, per_kwh, resale, rent):
-    saved = rent - kilowatts * per_kwh
-    if saved <= 0: return None
-    share = price * (1 - resale) / (saved * 8766 * years)
-    return share if share <= 1 else None
+def may_be_cheapest(trials, prices, margin):
+    lowest = {name: prices[name] / max(rates) * (1 - margin) for name, rates in trials.items()}
+    highest = {name: prices[name] / min(rates) * (1 + margin) for name, rates in trials.items()}
+    return {name for name in trials if lowest[name] <= min(highest.values())}
 
 
 def spot_price(work, interval, mtbf, restart, spot):

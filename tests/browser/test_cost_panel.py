@@ -16,7 +16,7 @@ def test_cost_panel_says_and_draws_what_is_set(open_cells):
     start = plan = CostPlan(work="Llama 3, 8B, 100 billion tokens", offer="Lambda 8x B200", devices=8, bought=False)
     panel.tells(describe_cost(plan))
     picture = panel.picture()
-    assert "8 x B200 180 GB, rented" in picture
+    assert "Lambda 8x B200, rented" in picture
 
     def now(**changes):
         "The plan with what was just set; the panel must say what it says, and draw another picture."

@@ -10,7 +10,7 @@ CASES = {
         (TOLD | dict(gap=0.02), "end 2.0e-02 from the plain script's loss"),
     ],
     "la16f003": [
-        (SLIP, "is 1.0% off, no more than another order. So what the slip misses is the learning rate"),
+        (SLIP, "ends 1.0% from the plain script, within the 2.0% of the other orders. So"),
         (SLIP | dict(faster_gap=0.2), "128 changes it by +46%, and with the learning rate doubled by +20.0%"),
         (SLIP | dict(large_gap=0.1), "a batch of 128 changes it by +10%"),
         (SLIP | dict(slip_gap=0.03), "the loss changes by +3.0%, and other orders change it by up to 2.0%"),

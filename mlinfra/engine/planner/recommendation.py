@@ -169,17 +169,19 @@ _SIZES = ["data", "tensor", "pipeline", "sharding_stage", "micro_batch", "checkp
 def shortlist_of(
     plans:Iterable[PlanEstimate],    # of one job on one cluster, fitting or not
 ) -> tuple[PlanEstimate, ...]:       # none where nothing fits
-    """What to time of these: the fastest plan of each of the three fastest shapes that fit; with few sequences the ten
-    fastest, of each shape one with ZeRO and one without; before them one plan a little above the limit of memory, if it
-    is as fast."""
+    """What to time of these: the three fastest that fit, with few sequences the ten fastest; of plans of one shape that
+    are as fast as one another only the first; before them one plan a little above the limit of memory, if it is as
+    fast."""
     plans = list(plans)
     fitting = sorted((one for one in plans if one.fits), key=lambda one: one.seconds)
     if not fitting: return ()
-    few = has_few_sequences(fitting[0].job, fitting[0].cluster)
-    kinds: dict[tuple[object, ...], PlanEstimate] = {}
-    for one in fitting: kinds.setdefault((one.config.shape, few and one.config.sharding_stage > 0), one)
+    length = LONG if has_few_sequences(fitting[0].job, fitting[0].cluster) else SHORT
+    listed: list[PlanEstimate] = []
+    for one in fitting:
+        twin = any(one.config.shape == other.config.shape and one.seconds <= TIE * other.seconds for other in listed)
+        if not twin and len(listed) < length: listed.append(one)
     near = _near(fitting[0], plans)
-    return (*((near,) if near else ()), *list(kinds.values())[:LONG if few else SHORT])
+    return (*((near,) if near else ()), *listed)
 
 @dataclass(frozen=True)
 class Recommendation:

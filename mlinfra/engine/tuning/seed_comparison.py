@@ -266,7 +266,9 @@ class Judgement:
         if self.better: return said
         if self.smallest_p > self.alpha:
             least = least_seeds(self.alpha, self.paired)
-            return f"{said} So few can never tell: p is at least {self.smallest_p:.2g}. Take {least} or more of each."
+            so_few = f"So few can never tell: p is at least {self.smallest_p:.2g}. It needs at least {least} of each"
+            if self.needed is None: return f"{said} {so_few}."
+            return f"{said} {so_few}; if that were the true difference, about {self.needed:,} of each would do."
         if self.needed is None: return f"{said} The means are equal."
         more = max(self.needed, max(self.seeds) + 1)  # these were too few
         return f"{said} If that were the true difference, about {more:,} of each would do."
@@ -318,12 +320,15 @@ def least_seeds(
     return next(n for n in range(2, 100) if smallest(n) <= alpha)
 
 def _needed(x: np.ndarray, y: np.ndarray, paired: bool, alpha: float) -> int | None:
-    "Seeds of each for 80% power: normal scatter, Student's t in the place of the quantiles."
+    """Seeds of each for 80% power: normal scatter, Student's t in the place of the quantiles.
+
+    At least one more than can reach alpha: that least number reaches it only if the figures do not overlap at all.
+    """
     from scipy.special import stdtrit
     difference = abs(float(x.mean() - y.mean()))
     variance = float(np.var(x - y, ddof=1)) if paired else float(np.var(x, ddof=1) + np.var(y, ddof=1))
     if difference <= 1e-12 * float(np.abs(x).max() + np.abs(y).max()): return None
-    n = least = least_seeds(alpha, paired)
+    n = least = least_seeds(alpha, paired) + 1
     for _ in range(50):
         free = (n - 1) if paired else 2 * (n - 1)
         wanted = (stdtrit(free, 1 - alpha / 2) + stdtrit(free, 0.8)) ** 2 * variance / difference**2

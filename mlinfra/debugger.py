@@ -14,7 +14,10 @@ import torch
 from .engine.record.recorder import Monitor, loader_settings
 from .engine.rules.findings import Finding as Finding, Rule as Rule, ranked
 from .engine.rules.default_rules import default_rules as default_rules
+from .engine.rules.head_rules import ProbabilitiesAsLogits as ProbabilitiesAsLogits
 from .engine.rules.inspection import Inspector
+from .engine.rules.loop_rules import ForgottenZeroGrad as ForgottenZeroGrad
+from .engine.rules.tensor_rules import NonFinite as NonFinite
 from .engine.train.observers import TrainingRun
 
 # %% auto #0

@@ -48,11 +48,11 @@ def part_of_rate(schedule: str, share: float) -> float:
 # %% ../nbs/20_experiments.ipynb #2dcf98fa
 def prepare(epochs: int, lr: float = 0.1, schedule: str = "constant", weight_decay: float = 0.0, batch_size: int = 32,
             hidden: int = 32, samples: int = 2_000, seed: int = 0,
-            order: int | None = None) -> tuple[nn.Module, BatchLoader, dict[str, Any]]:
+            drop_last: bool = False) -> tuple[nn.Module, BatchLoader, dict[str, Any]]:
     "A model, its batches, and what else `fit` needs."
-    torch.manual_seed(seed)  # decides the first weights, and the order of the digits, if that has no seed of its own
+    torch.manual_seed(seed)  # decides the first weights
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, hidden), nn.ReLU(), nn.Linear(hidden, 10))
-    loader = BatchLoader(digits(0, samples), batch_size, shuffle=True, seed=seed if order is None else order)
+    loader = BatchLoader(digits(0, samples), batch_size, shuffle=True, drop_last=drop_last, seed=seed)
     optimizer, steps = torch.optim.SGD(model.parameters(), lr, weight_decay=weight_decay), epochs * len(loader)
     scheduler = LambdaLR(optimizer, lambda step: part_of_rate(schedule, step / steps))
     return model, loader, dict(optimizer=optimizer, scheduler=scheduler, device="cpu", threads=1, progress=False)

@@ -19,7 +19,7 @@ from .engine.record.recorder import Monitor as Monitor
 from .engine.record.watch import watch as watch
 
 # %% auto #0
-__all__ = ['Look', 'look', 'waits_for']
+__all__ = ['Look', 'look', 'slowest_moment', 'waits_for']
 
 # %% ../nbs/17_monitor.ipynb #4ce51d47
 class Pausing(IterableDataset):
@@ -76,6 +76,20 @@ def look(
     own, workers, machine, iowait, unused = means
     return Look(start, end, seconds, None if own is None else own + (workers or 0.0), machine, iowait, apart, unused)
 
+def slowest_moment(
+    run:Run,
+    rank:int=0,  # the one that is looked at, in the step that was the slowest of any rank
+) -> Look:
+    "What training and machine did in the slowest step and before it; the first five steps are left out."
+    rank, steps = nonnegative_int("rank", rank), run.steps[run.steps["count"] == 1]
+    if not len(steps): raise ValueError("the run has recorded no step")
+    late = steps[steps["iteration"] >= min(steps["iteration"].min() + 5, steps["iteration"].max())]
+    slowest = late.loc[(late["between"] + late["seconds"]).idxmax()]
+    same = late[(late["iteration"] == slowest["iteration"]) & (late["rank"] == rank)]
+    step = same.iloc[0] if len(same) else slowest
+    return look(run, max(step["start"] - step["between"], 0.0), step["start"] + step["seconds"], rank)
+
+
 # %% ../nbs/17_monitor.ipynb #ac324cb8
 def waits_for(
     seen:Look,
@@ -92,7 +106,7 @@ def waits_for(
     free = seen.unused_cores is not None and seen.unused_cores > 0.5  # nobody takes it from us
     taken = others > 0.5 and seen.unused_cores is not None and not free
     if part == "wait" and ours < 0.3 and taken: return f"the loader, or cores for it: other programs use {others:.1f}"
-    if part == "wait" and ours < 0.3: return "the loader, which waits itself: for a disk, a network or a lock"
+    if part == "wait" and ours < 0.3: return "the loader, which is blocked: by a disk, a network or a lock"
     if part == "wait": return "the loader, which computes"
     if part == "copy": return "the copy to the device"
     if others > 0.5 and not free: return f"cores: other programs use {others:.1f}"

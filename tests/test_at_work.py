@@ -412,7 +412,8 @@ YOURS = {
     "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "21_checkpoint-python-1": Yours(
         "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
-        "np.random.set_state(kept['numpy'])\nrandom.setstate(kept['python'])\nassert np.random.rand() == first",
+        "drawn = random.random(), torch.rand(1)\nset_random_states(kept)\n"
+        "assert (first, *drawn) == (np.random.rand(), random.random(), torch.rand(1))",
         forked=False),
     "22_export-python-0": Yours(EXPORTED),
     "24_pretrained-python-0": Yours(

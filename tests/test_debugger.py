@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from clocked import clocked
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -786,6 +787,25 @@ def test_layers_have_hooks_in_the_steps_that_are_looked_at_only():
     fit(model, batches(), observers=[Debugger([Look()]), Peek()], **QUIET)
     assert [n for n, hooked in enumerate(on) if hooked] == looked == [*range(21), 25, 31, 38, 47, 58, 72, 90, 112]
     assert not has_hooks(model)
+
+
+class Waits(TorchDispatchMode):
+    "Counts what turns a tensor into a Python number: on a GPU each of them waits."
+    count = 0
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_look_does_not_wait_once_more_for_each_weight():
+    def waits(depth):
+        model, seen = mlp(20, *[128] * depth, 4), []
+        class Look(Rule):
+            def on_tensors(self, look): seen.append(look)
+        with Waits() as counted: fit(model, batches(), observers=[Debugger([Look()])], **QUIET)
+        assert all(p.update_ratio for p in seen[0].parameters if len(p.shape) > 1)
+        return counted.count
+    assert waits(2) == waits(6)
 
 
 def forked(model, queue):

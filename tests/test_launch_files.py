@@ -470,6 +470,7 @@ def test_what_arrives_is_what_was_meant(system, data, stands_in):
             assert all(environment[name] == "hush" for name in job.secrets)
         if job.data: assert environment["MLINFRA_DATA"] in (job.data, "/data", "/opt/ml/input/data/training")
         assert environment["OMP_NUM_THREADS"] == str(job.cpus)
+        if system != "ray": assert environment["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == str(whole(job.grace_seconds))
 
 
 @given(words=st.lists(TEXT | HARD, max_size=5))

@@ -9,7 +9,7 @@ import pytest
 from mlinfra.engine.record.run_timeline import edges
 from mlinfra.engine.record.run_folder import Run, StepRecord
 from mlinfra.engine.record.run_writer import RunWriter
-from mlinfra.monitor import look, waits_for
+from mlinfra.monitor import look, slowest_moment, waits_for
 from mlinfra.views import monitor as view
 from mlinfra.views.run_plots import PART_COLORS
 
@@ -73,7 +73,30 @@ def test_what_a_look_says_adds_up(tmp_path):
     seen = look(run, 2.0, 6.0)
     assert math.isclose(sum(seen.seconds.values()), 4.0) and seen.own_cores == 0.0 and seen.machine_cores == 2.0
     waiting = look(run, 2.01, 2.2)
-    assert waiting.longest == "wait" and waits_for(waiting).startswith("the loader, which waits itself")
+    assert waiting.longest == "wait" and waits_for(waiting).startswith("the loader, which is blocked")
+
+
+def test_the_slowest_moment_includes_what_came_before_the_step_and_is_asked_on_each_rank(tmp_path):
+    for rank in (0, 1):
+        with RunWriter(tmp_path, rank=rank, world_size=2) as writer:
+            for n in range(20):
+                times = dict(start=2.0 * n, between=0.1, wait=0.1, copy=0.0, forward=0.1, backward=0.1)
+                if n == 1: times |= dict(between=1.8)  # the run begins: not looked at
+                if n == 15: times |= dict(wait=1.4) if rank else dict(backward=1.4)
+                writer.step(StepRecord(n, 0, 1, 64, 0.5, evaluation=0.0, opening=0.0, update=0.0, other=0.0, **times))
+            for n in range(400): writer.event("sample", n / 10, seconds=0.1, process_cores=0.0, machine_cores=0.0)
+    run = Run(tmp_path)
+    assert waits_for(slowest_moment(run, 1)).startswith("the loader, which is blocked")
+    assert waits_for(slowest_moment(run)) == "another rank or a device, in backward"
+
+
+def test_the_slowest_moment_finds_a_checkpoint_between_steps_and_a_run_of_one_step(tmp_path):
+    with RunWriter(tmp_path / "saves", rank=0, world_size=1) as writer:
+        for n in range(8): writer.step(record(n, 2.0 * n, wait=0.1)._replace(between=1.2 if n == 6 else 0.1))
+    seen = slowest_moment(Run(tmp_path / "saves"))
+    assert seen.longest == "between" and math.isclose(seen.start, 12 - 1.2) and math.isclose(seen.end, 12.6)
+    assert slowest_moment(written(tmp_path / "one", 1)).end == 0.75
+    with pytest.raises(ValueError, match="no step"): slowest_moment(written(tmp_path / "none", 0))
 
 
 def test_samples_that_lie_half_in_a_wait_do_not_tell_of_it(tmp_path):
@@ -83,7 +106,7 @@ def test_samples_that_lie_half_in_a_wait_do_not_tell_of_it(tmp_path):
             writer.event("sample", at, seconds=0.1 if at < 1.5 else 0.2, process_cores=busy, machine_cores=16.0)
     seen, run = look(Run(tmp_path), 1.0, 1.4), Run(tmp_path)
     assert seen.apart and math.isclose(seen.own_cores, 0.15) and seen.machine_cores == 16.0
-    assert waits_for(seen).startswith("the loader, which waits itself")
+    assert waits_for(seen).startswith("the loader, which is blocked")
     mixed = look(run, 1.3, 1.4)  # only the last sample covers it
     assert not mixed.apart and mixed.own_cores == 16.0 and "too long to say" in waits_for(mixed)
 

@@ -276,6 +276,7 @@ MEANINGFUL = [  # (function.parameter, what is taken, why)
     ("monitor.Pausing.seconds", "zero", "no pause"),
     ("monitor.compute.seconds", ANY, "called by `Pausing`, which has checked"),
     ("monitor.look.*", "zero", "from the start; nothing seen"),
+    ("monitor.slowest_moment.rank", "zero", "the first rank"),
     ("engine.record.recorder.Monitor.on_between.*", ANY, "told by fit"),
     *((f"engine.record.recorder.{name}", ANY, "a moment, from the clock")
       for name in ("next_turn.now", "Recorder.*.at", "Recorder.loader.*", "Recorder.end.*", "Recorder.*.first",

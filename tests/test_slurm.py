@@ -342,8 +342,10 @@ def test_sbatch_refuses_what_is_misspelt(cluster, tmp_path):
 
 @pytest.mark.parametrize("snippet", of("toml"), ids=str)
 def test_sbatch_takes_the_job_of_a_lesson(snippet, cluster, tmp_path):
-    "With as many GPUs as a node has processors here."
-    assert taken(replace(job_from_toml(snippet.text), devices_per_node=4, time_seconds=1800).slurm(), tmp_path) == ""
+    "With as many nodes as there are here, and as many GPUs as a node has processors."
+    job = job_from_toml(snippet.text)
+    sizes = dict(nodes=min(job.nodes, 2), devices_per_node=4, time_seconds=1800)
+    assert taken(replace(job, **sizes).slurm(), tmp_path) == ""
 
 
 def test_the_options_are_those_of_sbatch(cluster):

@@ -69,8 +69,9 @@ def draw_parting(
     drawing = Svg(760, bottom + 44, "; ".join(f"without {row.left_out}: {row.words(saved)}" for row in rows))
     x = lambda step: _LEFT + width * (step - saved) / (steps - saved)
     drawing.text(_LEFT - 8, 28, "left out", "end")
-    for at, words, color in ((0, "losses equal to the undisturbed ones", _SAME), (245, "other losses", _OTHER)):
+    for at, words, color in ((0, "losses equal to the undisturbed ones", _SAME), (232, "other losses", _OTHER)):
         drawing.box(_LEFT + at, 18, 12, 12, color).text(_LEFT + at + 18, 28, words, "start", 11)
+    drawing.text(_LEFT + width + 8, 28, "the first other loss")
     drawing.text(752, 18, "held-out loss", "end").text(752, 32, "at the end", "end")
     for n, row in enumerate(rows):
         y, at = _TOP + _ROW * n, steps if row.step is None else row.step
@@ -146,7 +147,8 @@ def draw_interval(
     grid = [low * (high / low) ** (n / 200) for n in range(201)]
     saving, losing = (lambda t: save / t), (lambda t: t / (2 * mtbf))
     chart = Chart(Axis("work between two saves", low, high, True, _round_times(low, high), duration_text),
-                  Axis("share of the work's time", 0, nice_limit(most), readout="{:.2%}".format), height=300)
+                  Axis("share of the work's time", 0, nice_limit(most), readout=lambda share: f"{100 * share:.4g}%"),
+                  height=300)
     inside = lambda cost: [(t, y) for t in grid if (y := cost(t)) <= chart.y.high]
     chart.curve(inside(saving), COLORS["update"]).curve(inside(losing), _OTHER)
     chart.curve(inside(lambda t: saving(t) + losing(t)), _SAME)
@@ -156,7 +158,8 @@ def draw_interval(
     for t in chosen:
         cost = saving(t) + losing(t)
         chart.dots([(t, cost)], _SAME, hover=[f"{duration_text(t)}: {cost:.2%}"])
-        chart.note(t, cost, f"both together: {cost:.2%} at {duration_text(t)}", "middle", -70)
+        anchor, dy, dx = ("middle", -40, 0) if t < 1.5 * best else ("end", -8, -10)  # beyond it the curve rises steeply
+        chart.note(t, cost, f"both together: {cost:.2%} at {duration_text(t)}", anchor, dy, dx)
     return chart
 
 def _round_times(low: float, high: float) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..debugger import Debugger, Finding, Rule, default_rules
 from ..lab.faults import FAULTS, make_patient
-from ..engine.ui.palette import COLORS
+from ..engine.ui.palette import COLORS, MUTED
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
 from ..engine.ui.svg import Svg
@@ -39,15 +39,22 @@ def draw_losses(
     "The loss of each step, what was found when, and from when on the loss is not a number."
     finite = [math.log10(max(loss, 1e-3)) for loss in losses if math.isfinite(loss)]
     low, high = (min(finite, default=0.0), max(finite, default=1.0))
-    high, count = max(high, low + 0.5), max(len(losses) - 1, 1)
+    middle, half = (low + high) / 2, max(high - low, 0.5) / 2  # a loss that stands lies in the middle
+    low, high, count = middle - half, middle + half, max(len(losses) - 1, 1)
     said = "; ".join(f"{finding.rule} at step {finding.step}" for finding in findings)
     drawing = Svg(_WIDTH, _HEIGHT, f"the loss of each step; {said}")
     x = lambda step: _LEFT + (_WIDTH - _LEFT - 20) * step / count
-    y = lambda loss: 60 + (_HEIGHT - 120) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
-    for value in (10 ** low, 10 ** high): drawing.text(0, y(value) + 4, f"{value:.3g}")
-    drawing.text(_LEFT, 50, f"{about}{': ' if about else ''}loss, on a logarithmic scale")
-    drawing.text(x(0), _HEIGHT - 10, "step 0")
-    drawing.text(x(count), _HEIGHT - 10, f"step {count}", "end")
+    top = 60 + 18 * min(len(findings), 2)  # room for their names
+    y = lambda loss: top + (_HEIGHT - 60 - top) * (1 - (math.log10(max(loss, 1e-3)) - low) / (high - low))
+    for value in _ticks(low, high):
+        drawing.line(_LEFT - 6, y(value), _WIDTH - 20, y(value), MUTED, "1 4")
+        drawing.text(_LEFT - 10, y(value) + 4, f"{value:.3g}", "end")
+    drawing.text(0, 50, f"loss, on a logarithmic scale{': ' if about else ''}{about}")
+    every = max(-(-count // 4), 1)
+    for step in range(0, count + 1, every):
+        drawing.line(x(step), _HEIGHT - 30, x(step), _HEIGHT - 25)
+        drawing.text(x(step), _HEIGHT - 10, f"{'step ' if not step else ''}{step}", "middle")
+    drawing.line(_LEFT - 6, _HEIGHT - 30, _WIDTH - 20, _HEIGHT - 30)
     for n, (a, b) in enumerate(zip(losses, losses[1:])):
         if math.isfinite(a) and math.isfinite(b): drawing.line(x(n), y(a), x(n + 1), y(b), COLORS["forward"])
     for i, finding in enumerate(findings[:4]):
@@ -59,6 +66,13 @@ def draw_losses(
     lost = next((n for n, loss in enumerate(losses) if not math.isfinite(loss)), None)
     if lost is not None: _mark_lost(drawing, x(lost), x(count), f"NaN from step {lost} on")
     return drawing
+
+def _ticks(low: float, high: float) -> list[float]:
+    "Round losses between two powers of ten: 1, 2, 5 of each decade, or decades where these are many."
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    some = [m * 10.0 ** d for d in decades for m in ((1, 2, 3, 5) if high - low < 0.7 else (1, 2, 5))]
+    if high - low > 1.7: some = [10.0 ** d for d in decades if d % math.ceil((high - low) / 4) == 0]
+    return [value for value in some if low <= math.log10(value) <= high]
 
 def _mark_lost(drawing: Svg, start: float, end: float, words: str) -> None:
     "A bar below the steps whose loss is lost: a curve that ends looks like one that went well."
@@ -93,10 +107,16 @@ def _needs_of(rule: Rule) -> str:
 # %% ../../nbs/views/18_debugger.ipynb #ec83f3fa
 _RULES = ("nothing", *dict.fromkeys(rule for fault in FAULTS.values() for rule in fault.rules))
 _STEPS = 80
-_EXAMPLE = dict(fault="rate", strength=2.0, measured="Intel Xeon, 2 cores, 22 November 2026")
-EXAMPLE_LOSSES = (2.368, 6.246, 247.2, 2903.0, 4853.0, 4.187e8, 8.194e10, 1.580e23, *[math.nan] * 4)
-EXAMPLE_FINDING = Finding("ExplodingLoss", 3, "the loss is 2.9e+03, and in the first steps it was 6.25",
-                          "Lower the learning rate, warm it up, or clip gradients")
+_EXAMPLE = dict(fault="forgotten", strength=1, measured="AMD EPYC, 2 cores, 29 November 2026")
+EXAMPLE_LOSSES = (
+    2.37, 2.47, 2.23, 2.25, 2.25, 2.27, 2.21, 2.27, 2.21, 2.19, 2.06, 2.08, 2.03, 1.96, 2.08, 2.07, 2.02, 1.93,
+    1.94, 1.84, 2.15, 1.93, 1.85, 1.83, 1.75, 1.9, 1.64, 1.72, 1.54, 1.59, 1.61, 1.82, 1.58, 1.72, 1.51, 1.66, 1.81,
+    1.37, 1.41, 1.38, 1.37, 1.58, 1.33, 1.31, 1.21, 1.5, 1.45, 1.13, 1.47, 1.26, 1.13, 1.51, 1.2, 1.18, 1.07, 1.08,
+    1.16, 1.32, 1.16, 1.22, 1.12, 1.16, 1.3, 0.97, 1.71, 1.01, 1.08, 1.33, 1.04, 0.91, 0.94, 1.22, 0.95, 0.98, 1.01,
+    1.15, 1.15, 1.13, 0.82, 0.85)
+EXAMPLE_FINDING = Finding("UnchangedWeights", 0, "gradients are computed for layer1.weight and layer1.bias, and no "
+                          "optimizer has them", "Give the optimizer model.parameters(); if this is on purpose, "
+                          "requires_grad_(False) saves their gradients", "layer1.weight")
 
 @dataclass
 class _Training:
@@ -146,11 +166,11 @@ class _Ward:
         return _words(now, findings), draw_losses(now.losses or [1.0], findings)
 
     def _before(self) -> tuple[Said, Svg]:
-        words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example: a "
-                 f"learning rate of {_EXAMPLE['strength']:g}, on another machine ({_EXAMPLE['measured']}). "
+        words = (f"Choose a fault, guess which rule speaks first, and press Train. The picture is an example, from "
+                 f"another machine ({_EXAMPLE['measured']}): the optimizer was not given the first of the four layers. "
                  f"{EXAMPLE_FINDING}")
         return Said("Not trained yet", words), draw_losses(
-            EXAMPLE_LOSSES, [EXAMPLE_FINDING], f"example, a learning rate of {_EXAMPLE['strength']:g}")
+            EXAMPLE_LOSSES, [EXAMPLE_FINDING], "the optimizer was not given the first of four layers")
 
 def debugger_panel() -> ipywidgets.VBox:
     "A panel: choose a fault, how bad it is, and your guess; a training of 80 steps runs, and the debugger speaks."

@@ -181,7 +181,7 @@ def draw_saving(
     _mark(chart, plan.interval_minutes, chosen, f"chosen: {_minutes(plan.interval_minutes)}",
           min(chosen, y.high), left=plan.interval_minutes > best)
     return chart.legend(*((words, color, "dashed") for words, _, color in PART_LOOKS),
-                        ("together", COLORS["forward"], "hollow"))
+                        ("together", COLORS["forward"], "line"))
 
 def _extra(expected: Expected) -> float: return (expected.seconds - expected.work_seconds) / 3600
 

@@ -171,7 +171,8 @@ def _group(config: ParallelConfig, kind: str) -> set[int]:
     if kind == "data": return set(range(0, tensor * data, tensor))
     return set(range(0, config.devices, tensor * data))
 
-_MEET = dict(tensor="share each matrix with", data="add up gradients with", pipeline="compute other layers for")
+_MEET = dict(tensor="share each matrix with it", data="add up gradients with it",
+             pipeline="compute other layers of its copy")
 
 def draw_devices(
     config:ParallelConfig,
@@ -183,7 +184,7 @@ def draw_devices(
     drawing = Svg(130 + size * devices_per_node, 76 + size * nodes, f"{config}: {talks} group framed")
     drawing.text(0, 13, f"data {config.data} x tensor {config.tensor} x pipeline {config.pipeline}", size=12)
     drawing.text(0, 29, "colour: the stage; number: the part of each matrix", size=11)
-    drawing.text(0, 45, f"framed: the devices that {_MEET[talks]} the first", size=11)
+    drawing.text(0, 45, f"framed: the first device and those that {_MEET[talks]}", size=11)
     for node in range(nodes): drawing.text(0, 69 + size * node, f"node {node + 1}", size=11)
     for rank in range(config.devices):
         node, place = divmod(rank, devices_per_node)

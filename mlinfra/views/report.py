@@ -79,7 +79,7 @@ def _home() -> Any: return tempfile.TemporaryDirectory(prefix="mlinfra-")  # rem
 @functools.cache
 def example_run(
     kind:str,             # one of `EXAMPLES`
-    killed:bool=False,    # it left no last word
+    killed:bool=False,    # its record has no end
 ) -> Run:
     "A recorded run of 240 steps whose times are set by hand."
     parts = EXAMPLES[one_of("kind", kind, EXAMPLES)]

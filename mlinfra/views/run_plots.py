@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..engine.base.checks import one_of
+from ..engine.base.checks import one_of, positive_int
 from ..engine.base.text import digits_text
 from ..engine.record.run_timeline import ORDER, edges_and_late
 from ..engine.ui.charts import Axis, nice_limit
@@ -175,7 +175,7 @@ def _draw_steps(drawing: Svg, placed: np.ndarray, x: Axis) -> None:
     groups = [placed[i:i + each] for i in range(0, len(placed), each)]
     slowest = [group[np.argmax(group[:, -1] - group[:, 0])] for group in groups]
     most = max((row[-1] - row[0] for row in slowest), default=1.0)
-    words = "step (ms)" if each == 1 else f"step (ms),\nslowest\nof {each}"
+    words = "step (ms)" if each == 1 else f"step (ms);\na column is\nthe slowest\nof {each}"
     track = _Track(drawing, 24, 120, words, 1000 * nice_limit(max(most, 1e-6)), x)
     for n, part in enumerate(ORDER):
         rows = [(group[0, 0], group[-1, -1], 1000 * (row[n] - row[0]), 1000 * (row[n + 1] - row[0]))
@@ -268,22 +268,29 @@ def example_run() -> Run:
 # %% ../../nbs/views/17_run_plots.ipynb #2f619f51
 def plot_cured(
     runs:Mapping[str, Run],  # words -> a run, from the first to the last attempt
+    steps:int|None=None,     # only the last so many; None: all
 ) -> Axes:                   # of the last one
     "Busy cores of each run on one time axis, its longer waits, and when it ended."
     shown, rows = figure(7.0, 0.5 + 1.25 * len(runs), len(runs), sharex=True, sharey=True, squeeze=False)
-    most = 0.0
+    most, longest, count = 0.0, 0.0, None if steps is None else positive_int("steps", steps)
     for (words, run), ax in zip(runs.items(), rows[:, 0]):
-        samples, steps = run.samples[run.samples["seconds"].notna()], run.steps
+        samples, ends = run.samples[run.samples["seconds"].notna()], run.steps["start"] + run.steps["seconds"]
+        begin = float(ends.iloc[-count - 1]) if count is not None and count < len(ends) else 0.0
         own = samples["process_cores"].astype(float) + samples["workers_cores"].astype(float).fillna(0.0)
-        times = np.column_stack([samples["at"] - samples["seconds"], samples["at"]]).ravel()
+        times = np.column_stack([samples["at"] - samples["seconds"], samples["at"]]).ravel() - begin
         ax.plot(times, np.repeat(own.to_numpy(), 2), color=COLORS["forward"])
-        for step in steps[steps["wait"] > 0.05].itertuples():
-            ax.axvspan(step.start, step.start + step.wait, color=COLORS["wait"], alpha=0.2, linewidth=0)
-        end = float((steps["start"] + steps["seconds"]).max())
+        long = run.steps[(run.steps["wait"] > 0.05) & (ends > begin)]
+        for step in long.itertuples():
+            ax.axvspan(step.start - begin, step.start + step.wait - begin, color=COLORS["wait"], alpha=0.2, linewidth=0)
+        end = float(ends.max()) - begin
         ax.axvline(end, color=COLORS["other"], linestyle="--", linewidth=1)
-        label(ax, title=words)
+        label(ax, title=f"{words}: {end:.2f} s")
         most = max(most, float(run.machine.get("cores", 1)), float(own.max()))
+        longest = max(longest, end)
     ax.set_ylim(0, 1.05 * most)
-    ax.set_xlabel("seconds (shaded: waits of more than 50 ms; dashed: the last step ends)")
-    shown.supylabel("busy cores", fontsize=10)
+    ax.set_xlim(-0.02 * longest, 1.04 * longest)
+    of = "" if count is None else f" of the last {count} steps"
+    ax.set_xlabel(f"seconds{of} (shaded: waits of over 50 ms; dashed: the end)")
+    shown.supylabel("busy cores, with those of workers", fontsize=10)
     return ax
+

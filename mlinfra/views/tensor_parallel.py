@@ -220,6 +220,7 @@ def plot_speedups(
     place:str,                                # what the horizontal axis counts
     measured:Sequence[str]=(),                # names of lines that were measured: solid
     limits:Mapping[str, float]|None=None,     # name -> a bound: a dotted line across
+    shows:str="times as fast as one GPU",     # what the vertical axis counts
     ax:Axes|None=None,                        # where to draw
 ) -> Axes:
     "Speedups as lines over a doubling axis, each named at its end."
@@ -241,7 +242,7 @@ def plot_speedups(
     ax.set_xscale("log", base=2)
     ax.set(ylim=(0, 1.08 * most), xlim=(ticks[0] / 1.1, ticks[-1] * (ticks[-1] / ticks[0]) ** 0.4))
     ax.set_xticks(ticks, [f"{x:,}" for x in ticks])
-    return label(ax, place, "times as fast as one GPU")
+    return label(ax, place, shows)
 
 
 # %% ../../nbs/views/14_tensor_parallel.ipynb #80c666db

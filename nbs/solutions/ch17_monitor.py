@@ -11,7 +11,7 @@ def mean_between(samples, start, stop):
     return total / weights if weights else None
 
 
-def rhythm(starts, waits):
+def rhythm(waits):
     waits = np.asarray(waits)
     pauses = np.flatnonzero(waits > max(10 * np.median(waits), np.median(waits) + 0.01))
     if len(pauses) < 3: return None
@@ -21,5 +21,5 @@ def rhythm(starts, waits):
 def cure(part, own, workers, everybody, cores):
     free = cores - everybody > 0.5
     if part == "wait" and own + workers >= 0.3: return "more workers" if free else "cheaper transform"
-    if everybody - own - workers > 0.5 and not free: return "another machine"
+    if everybody - own - workers > 0.5 and not free: return "free a core"
     return "faster storage" if part == "wait" else "leave it"

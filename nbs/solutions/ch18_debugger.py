@@ -1,5 +1,4 @@
 import math
-from statistics import median
 
 from mlinfra.debugger import Rule
 
@@ -10,12 +9,13 @@ def dead(output): return float((output == 0).all(0).float().mean())
 def every(step_ms, look_ms, share): return max(1, math.ceil(look_ms / (share * step_ms)))
 
 
-class Spikes(Rule):
-    "The loss is more than 3 times the median of the 20 losses before."
+class LearnsInEvalMode(Rule):
+    "The model learns in eval mode, three passes in a row."
     def begin(self, facts):
         super().begin(facts)
-        self.losses = []
+        self.times = 0
 
-    def on_step(self, step):
-        if len(self.losses) >= 20 and step.loss > 3 * median(self.losses[-20:]): self.found(step, "the loss jumps")
-        self.losses.append(step.loss)
+    def on_forward(self, look):
+        if not look.learns: return
+        self.times = 0 if look.training else self.times + 1
+        if self.times == 3: self.found(look.step, "the model learns in eval mode")

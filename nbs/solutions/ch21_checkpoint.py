@@ -43,6 +43,7 @@ def suspect(losses, undisturbed, next_epoch):
     return {None: "nothing", 0: "input", 1: "optimizer", next_epoch: "order"}.get(step, "counter")
 
 
-def steps_between(step_seconds, state_bytes, copy_rate, write_rate, mtbf):
-    young = math.sqrt(2 * state_bytes / copy_rate * mtbf)
-    return max(1, round(young / step_seconds), math.ceil(state_bytes / write_rate / step_seconds))
+def steps_between(step_seconds, state_bytes, copy_rate, write_rate, slowdown, mtbf):
+    write = state_bytes / write_rate
+    young = math.sqrt(2 * (state_bytes / copy_rate + slowdown * write) * mtbf)
+    return max(1, round(young / step_seconds), math.ceil((1 - slowdown) * write / step_seconds))

@@ -9,7 +9,7 @@ def test_monitor_panel_follows_a_training_and_looks_back(open_cells):
     notebook = open_cells("from mlinfra.views.monitor import monitor_panel\nbox = monitor_panel()\nbox")
     panel = Panel(notebook, "monitor")
     panel.says("An example from another machine")
-    panel.says("waited for the loader, which waits itself")
+    panel.says("waited for the loader, which is blocked")
     before = panel.picture()
     panel.press("moment", *["ArrowRight"] * 20)
     before = panel.changed_from(before)
@@ -48,7 +48,7 @@ box = monitor_panel(home / 'second')
 box"""
     panel = Panel(open_cells(cell), "monitor")
     panel.says("second: finished")
-    panel.says("waited for the loader, ")  # which waits itself; or cores for it, beside other tests
+    panel.says("waited for the loader, ")  # which is blocked; or cores for it, beside other tests
     assert "which computes" not in panel.words()
     panel.root.locator("select").first.select_option("first")
     panel.says("first: finished")

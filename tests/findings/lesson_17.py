@@ -6,7 +6,7 @@ LEVELS = dict(inside=0.02, mean=1.2, others=0.1, share=0.4, mixture=1.21, cores=
 PAUSE = dict(crowd=0.0, cores=2)
 CASES_SEEN = dict(neighbour=0.9, busy={})
 RECORDED = dict(waited=0.8, whole=2.0)
-FORECAST = dict(said=7.9, told="measured 8.8 h. ")
+FORECAST = dict(spread=1.2, said=7.9, told="measured 8.8 h. ")
 CURE = dict(RECORDED, loses="The worker pays.", answer="A thread gives back.")
 
 CASES = {
@@ -37,7 +37,7 @@ CASES = {
     "l17f0011": [
         (dict(named="the loader, which computes", unseen=SimpleNamespace(own_cores=1.0, machine_cores=1.0)),
          "its worker uses 1.0 cores. Without the workers' cores"),
-        (dict(named="the loader, which waits itself", unseen=SimpleNamespace(own_cores=0.2, machine_cores=2.0)),
+        (dict(named="the loader, which is blocked", unseen=SimpleNamespace(own_cores=0.2, machine_cores=2.0)),
          "The worker got 0.2 cores beside other programs, which use 1.8."),
     ],
     "l17f0006": [
@@ -45,7 +45,7 @@ CASES = {
         (dict(late=400, longer=300, told=""), "other programs slowed one of the ranks"),
     ],
     "l17f0007": [
-        (FORECAST | dict(off=-0.3, low=7.5, high=7.7), "right within half an hour"),
+        (FORECAST | dict(off=-0.3, low=7.5, high=7.7), "within half an hour of the forecast"),
         (FORECAST | dict(off=0.9, low=7.7, high=9.0), "7.7 to 9.0 h, so the forecast lies within their spread"),
         (FORECAST | dict(off=0.9, low=8.7, high=9.0), "measured 8.8 h. Its three runs take 8.7 to 9.0 h."),
     ],

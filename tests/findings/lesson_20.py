@@ -1,14 +1,17 @@
 "Figures for each sentence that lesson 20 may conclude with."
+from types import SimpleNamespace
+
 TWO = dict(told="You have errors of 19.5%", alone="only the seed differs")
 FIVE = dict(mean_a=15.5, mean_b=16.2, b_of_20=11)
 CHOICES = dict(gap=-0.7, found="The means differ by 0.7")
 LAST = dict(told="At a constant rate, A goes up.")
-SOURCES = dict(by_both=3.1, by_order=3.3, full=1.6)
-REMEDIES = dict(told="At a constant rate.", first_winner="A", calm_winner="B", p_pairs=0.031)
+MOMENTS = dict(at_last=3.1, averaged=1.0)
+REMEDIES = dict(told="The same 40 errors.", first_winner="A")
 POWER = dict(six=6.0, more_find=0.8)
-NEEDED = dict(in_pairs=2.3, pairs=45, rough=" A plan is as rough as its s.", verdict="A is better at a constant rate")
-RIGHT = dict(people=dict(A="your colleague is", B="you are", none="neither is"), pairs=45,
-             against=13, sure="p = 0.0007", act=" So take B.", new_winner="A", calm_winner="B")
+NEEDED = dict(s_pairs=2.3, pairs=45, of_means=9)
+RIGHT = dict(people={"A": "your colleague is right", "B": "you are right", None: "nobody is known to be right"},
+             from_batch=" But the batch.", one_run=" From one run of each.", act=" So take B.", parted=True)
+A, B, NEITHER = (SimpleNamespace(better=better) for better in ("A", "B", None))
 SEARCHED = dict(told="In the search.", p_win=0.005, win=0.3, promised=2.6, covers=" This p covers the seeds.")
 
 CASES = {
@@ -30,34 +33,31 @@ CASES = {
         (CHOICES | dict(p=0.01, gap=0.7), "these ten errors name B the winner"),
     ],
     "l2000022": [
-        (LAST | dict(together=0.86), "rise and fall together (the correlation of their changes is 0.86)"),
+        (LAST | dict(together=0.86), "and their errors rise and fall together."),
         (LAST | dict(together=0.2), "do not rise and fall together"),
     ],
     "l2000010": [
-        (SOURCES | dict(by_weights=1.4, without_last=1.7), "a step before it the scatter is 1.7 points, with "
-         "full batches alone 1.6, and here 3.1."),
-        (SOURCES | dict(by_weights=3.0, without_last=1.7), "the first weights alone by 3.0"),
+        (MOMENTS | dict(earlier=1.7), "scatter by 3.1 points, and a step earlier by 1.7. Their mean over the last ten "
+         "steps scatters by 1.0."),
+        (MOMENTS | dict(earlier=3.0), "by 3.0 a step earlier, their mean over the last ten steps by 1.0"),
     ],
     "l2000005": [
-        (REMEDIES | dict(flips=True), "A is better at a constant rate, and B with decay. But p = 0.031 is weak "
-         "evidence: where there is no difference, one comparison in 32"),
-        (REMEDIES | dict(flips=False, first_winner="none"), "With decay B is better. At a constant rate the winner is "
-         "none"),
-        (REMEDIES | dict(flips=False, calm_winner="none"), "With decay the test names no winner"),
+        (REMEDIES | dict(decay_winner="B"), "the winner changes: A at a constant rate, B with decay. But these"),
+        (REMEDIES | dict(decay_winner="not known"), "Better at a constant rate: A. With decay: not known."),
     ],
     "l20power": [
         (POWER | dict(six_find=0.43, worst_found=0.79), "6 pairs find the difference in only 43% of the experiments"),
         (POWER | dict(six_find=0.75, worst_found=0.79), "in 75% of these experiments, two more in 80%."),
     ],
     "l2000006": [
-        (NEEDED | dict(few=7), "takes 8 (2.30 / 1)² + 2 = 45 pairs at a constant rate, and 7 pairs with decay. The 45"),
-        (NEEDED | dict(few=50), "takes 45 pairs at a constant rate and 50 with decay"),
+        (NEEDED | dict(few=7), "8 (2.30 / 1)² + 2 = 45 pairs, or 9 with the mean over ten steps. With decay it takes"),
+        (NEEDED | dict(few=50), "takes 45 pairs at a constant rate, 9 with the mean over ten steps, and 50 with decay"),
     ],
     "5d1e70a7": [
-        (RIGHT | dict(flips=True, agree=False), "your colleague is right (p = 0.0007), and with decay you are. From"),
-        (RIGHT | dict(flips=False, agree=True, new_winner="B"), "and with decay: you are right"),
-        (RIGHT | dict(flips=False, agree=False, new_winner="none"), "45 new pairs name no winner (p = 0.0007)"),
-        (RIGHT | dict(flips=False, agree=False, calm_winner="none"), "the winner of 45 new pairs is A"),
+        (RIGHT | dict(calm=A, decay_full=B), "colleague is right at a constant rate, and you are right with decay."),
+        (RIGHT | dict(calm=NEITHER, decay_full=B), "a winner at a constant rate would be the short batch's. From one"),
+        (RIGHT | dict(calm=B, decay_full=B), "you are right at a constant rate, and you are right with decay."),
+        (RIGHT | dict(calm=NEITHER, decay_full=B, parted=False), "nobody is known to be right at a constant rate"),
     ],
     "l2000008": [
         (SEARCHED | dict(better="winner"), "better, by much less than the search promised. This p covers"),

@@ -72,7 +72,8 @@ def _job_shell(job: JobFields, name: str) -> str:
 
 def _environment(job: JobFields, name: str, own: Mapping[str, str]) -> list[dict[str, Any]]:
     "The variables of a container: those of the job, ours, and the secrets, which Kubernetes keeps."
-    ours = {"OMP_NUM_THREADS": str(job.cpus), **({"MLINFRA_DATA": _data_at(job.data)} if job.data else {}), **own}
+    ours = {"OMP_NUM_THREADS": str(job.cpus), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(whole_seconds(job.grace_seconds)),
+            **({"MLINFRA_DATA": _data_at(job.data)} if job.data else {}), **own}
     variables = {**ours, **job.environment}
     return [{"name": one, "value": escaped(value)} for one, value in variables.items()] + [
         {"name": one, "valueFrom": {"secretKeyRef": {"name": f"{name}-secrets", "key": one}}} for one in job.secrets

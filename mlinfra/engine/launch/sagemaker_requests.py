@@ -92,7 +92,8 @@ def _check(job: JobFields, arguments: list[str], environment: Mapping[str, str],
 def _environment(job: JobFields) -> dict[str, str]:
     data = {"MLINFRA_DATA": _INSIDE if job.data.startswith("s3://") else job.data} if job.data else {}
     secrets = {"MLINFRA_JOB_SECRETS": " ".join(job.secrets)} if job.secrets else {}
-    return {"OMP_NUM_THREADS": str(job.cpus), **data, **secrets, **job.environment}
+    ours = {"OMP_NUM_THREADS": str(job.cpus), "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(whole_seconds(job.grace_seconds))}
+    return {**ours, **data, **secrets, **job.environment}
 
 def render_sagemaker(
     job:JobFields,

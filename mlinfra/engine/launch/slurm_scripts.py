@@ -118,8 +118,8 @@ fi
 exit "$job_status"
 '''
 _EARLY_SECONDS = 60  # that a signal may come before its time: sbatch(1), --signal
-_FIELDS = ("device", "devices_per_node", "retries", "folder", "data", "image", "setup", "command", "resume",
-           "environment", "secrets")
+_FIELDS = ("device", "devices_per_node", "grace_seconds", "retries", "folder", "data", "image", "setup", "command",
+           "resume", "environment", "secrets")
 
 # %% ../../../nbs/engine/launch/slurm_scripts.ipynb #16f0e010
 def render_slurm(

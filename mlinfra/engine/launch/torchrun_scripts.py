@@ -40,6 +40,7 @@ done
 [[ -z $job_data ]] || export MLINFRA_DATA="$job_data"
 [[ $job_device == gpu ]] || export CUDA_VISIBLE_DEVICES=''
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$job_cpus}"
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT="${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-$job_grace_seconds}"  # torchrun's own is 30 s
 
 job_prepared=()
 if (( ${#job_setup[@]} )); then  # one bash that runs these lines and becomes the command

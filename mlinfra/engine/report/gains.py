@@ -46,6 +46,7 @@ class StepModel:
     copy:float=0.0        # of `compute`: to the device
     batch_size:int=0      # samples; 0: not known
     taking:float=0.0      # what the trainer works itself to take a batch from workers, where that holds it up
+    threads:int=1         # of PyTorch, all of which may work while it computes
 
     @property
     def apart(self) -> float:
@@ -53,9 +54,17 @@ class StepModel:
         return self.evaluation + self.opening + self.pauses
 
     @property
-    def beside(self) -> float:
-        "With workers: what a step takes besides the longer of loading and computing."
-        return self.apart + self.firsts * self.load
+    def work(self) -> float:
+        "Of loading a batch, what keeps a core busy, at least; 0: not measured."
+        return min(max(self.cpu - self.threads * self.compute, 0.0), self.load)
+
+    def beside(
+        self,
+        workers:int,  # that load
+    ) -> float:       # seconds
+        "A step's share of what comes once an epoch: also its first wait (all workers begin at once) and last step."
+        first = self.load + max(workers / self.cores - 1, 0) * self.work
+        return self.apart + self.firsts * (first + self.compute + self.taking)
 
     @property
     def now(self) -> float:
@@ -68,7 +77,8 @@ class StepModel:
     ) -> float:            # seconds
         "Seconds of a step with this number of workers."
         if not workers: return self.load + self.compute + self.apart
-        loop = max(self.load / workers, self.compute + self.taking) + self.beside
+        others = (1 - self.firsts) * max(self.load / workers, self.compute + self.taking)
+        loop = others + self.beside(workers)
         return max(loop, self.cpu / self.cores)
 
     def best_workers(self) -> int:
@@ -91,8 +101,7 @@ class StepModel:
         share:float,  # of the time that a batch takes now
     ) -> StepModel:
         "The same with loading that takes a fraction of its time and of its work."
-        work = min(max(self.cpu - self.compute, 0.0), self.load)
-        return replace(self, load=share * self.load, cpu=self.cpu - (1 - share) * work)
+        return replace(self, load=share * self.load, cpu=self.cpu - (1 - share) * self.work)
 
 # %% ../../../nbs/engine/report/gains.ipynb #82b41dad
 def step_model(
@@ -110,12 +119,13 @@ def step_model(
     compute, (own, theirs) = max(step - wait - apart, 0.0), _busy_cores(run)
     threads = run.config.get("threads") or 1  # all of which may have worked while it computed
     taking = _taking(run, wait, own * step - threads * compute, workers)
-    load = _load(wait, step - apart, workers, firsts)
+    cpu, cores = (own + theirs) * step, run.machine.get("cores") or 1
+    load = _load(wait, step - apart, workers, firsts, compute, max(cpu - threads * compute, 0.0), cores)
     if taking: load = min(load, theirs * step)  # nobody waits for loading: it is what the workers work
     return StepModel(
-        load, compute, (own + theirs) * step, workers, run.machine.get("cores") or 1, parts["evaluation"],
-        opening, pauses, firsts, parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
-        _batch_size(run), taking)
+        load, compute, cpu, workers, cores, parts["evaluation"], opening, pauses, firsts,
+        parts["update"] + parts["between"] + _fixed_work(run), parts["copy"],
+        _batch_size(run), taking, threads)
 
 def _taking(run: Run, wait: float, work: float, workers: int | None) -> float:
     "The wait for workers, where the batches are there or the trainer itself works for most of it: it takes them."
@@ -144,10 +154,13 @@ def _firsts(run: Run) -> float:
     steps = epoch_steps(run.records(run.ranks[0]))
     return 1 / (steps * (run.config.get("accumulation") or 1)) if steps else 0.0
 
-def _load(wait: float, step: float, workers: int | None, firsts: float) -> float:
+def _load(
+    wait: float, step: float, workers: int | None, firsts: float, compute: float, work: float, cores: int,
+) -> float:
     "Seconds that one process takes to load a batch; where nobody waits for workers, no more is known than the wait."
     if not workers or wait <= 0.05 * step: return wait
-    return step / (1 / workers + firsts)
+    once = firsts * (compute + max(workers / cores - 1, 0) * work)
+    return max((step - once) / ((1 - firsts) / workers + firsts), work)
 
 def _batch_size(run: Run) -> int:
     "Samples in the usual step of the first rank."
@@ -301,7 +314,8 @@ def _no_workers(run: Run, model: StepModel) -> PredictedGain | None:
 
 def _bound(model: StepModel, workers: int) -> str:
     "What a step with this number of workers waits for: all that is within a twentieth of the longest."
-    found = {"loading": model.load / workers + model.beside, "computing": model.compute + model.beside,
+    others, once = 1 - model.firsts, model.beside(workers)
+    found = {"loading": others * model.load / workers + once, "computing": others * model.compute + once,
              "the cores": model.cpu / model.cores}
     near = [name for name, seconds in found.items() if seconds >= 0.95 * max(found.values())]
     return " and ".join([", ".join(near[:-1]), near[-1]] if len(near) > 1 else near)

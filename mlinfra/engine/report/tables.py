@@ -30,7 +30,7 @@ def ending(
     "How the run ended, in a clause."
     ends = [event for event in run.events("end")]
     bad = [event for event in ends if event.data.get("how") not in ("finished", "stopped")]
-    if run.killed: return "was killed, or its machine went down: it left no last word"
+    if run.killed: return "was killed, or its machine went down: its record has no end"
     if bad:
         how, error = bad[0].data.get("how"), bad[0].data.get("error", "")
         if how == "interrupted": return "was interrupted"

@@ -68,11 +68,11 @@ class EvalModeTraining(Rule):
         if self._times < 3: return
         frozen = any(not p.requires_grad for p in self.facts.model.parameters())
         if not self._trained and frozen: return  # a part of a network that somebody has frozen
-        when = "since an evaluation" if self._trained else "from the start"
-        self.found(look.step, f"the model trains in eval mode {when}: {several(self._layers)} "
-                   f"{'works' if len(self._layers) == 1 else 'work'} as in evaluation", "Call model.train() "
-                   "before each "
-                   "epoch, and after each evaluation", tensor=self._layers[0], cost=0.5, remark=not self._trained)
+        when = "has trained in eval mode since an evaluation" if self._trained else "trains in eval mode from the start"
+        self.found(look.step, f"the model {when}: {several(self._layers)} "
+                   f"{'behaves' if len(self._layers) == 1 else 'behave'} as in evaluation",
+                   "Call model.train() before each epoch, and after each evaluation",
+                   tensor=self._layers[0], cost=0.5, remark=not self._trained)
 
 class DropoutInEvaluation(Rule):
     "Dropout or batch norm works as in training while the model is in eval mode."

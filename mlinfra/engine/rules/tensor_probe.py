@@ -215,7 +215,7 @@ class TensorProbe:
         self._armed.append(optimizer.register_step_post_hook(hook))
         self._cost += time.perf_counter() - start
 
-    def _after_update(self, before: list[tuple[nn.Parameter, int | None, torch.Tensor]]) -> None:
+    def _after_update(self, before: list[tuple[nn.Parameter, torch.Tensor | None, torch.Tensor]]) -> None:
         start = time.perf_counter()
         with torch.no_grad():
             if before:
@@ -297,17 +297,17 @@ def _in_backward() -> bool:
 
 _FEW = 4096
 
-def _largest(gradient: torch.Tensor) -> int | None:
+def _largest(gradient: torch.Tensor) -> torch.Tensor | None:
     "Where a long gradient is largest: of a table of embeddings most rows have none, and do not move."
-    return None if gradient.numel() <= _FEW else int(gradient.detach().reshape(-1).argmax())
+    return None if gradient.numel() <= _FEW else gradient.detach().reshape(-1).argmax().reshape(1)  # int() would wait
 
-def _some(p: torch.Tensor, at: int | None = None, copy: bool = True) -> torch.Tensor:
+def _some(p: torch.Tensor, at: torch.Tensor | None = None, copy: bool = True) -> torch.Tensor:
     "About 1,024 of a parameter's numbers, from all its rows and columns, and the one at a place."
     p = own_part(p)
     flat, wide = p.detach().reshape(-1), p.numel() // len(p) if p.dim() else 1
     every = max(1, flat.numel() // 1024)
     while math.gcd(every, wide) > 1: every += 1  # else it would meet the same few columns in each row
-    if at is not None: return torch.cat([flat[::every], flat[at:at + 1]])
+    if at is not None: return torch.cat([flat[::every], flat[at]])
     return flat[::every].clone() if copy else flat[::every]
 
 def _numbers(figures: dict[int, Sequence[torch.Tensor]]) -> dict[int, list[float]]:

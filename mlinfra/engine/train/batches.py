@@ -267,8 +267,8 @@ def make_loader(
     "A loader of `data`; TypeError for what is neither loader nor data set, ValueError for a stream of who knows what."
     if _is_stream(data):
         if batch_size is not None: return DataLoader(data, batch_size, num_workers=workers)
-        raise ValueError(f"{type(data).__name__} is a stream of samples or of batches: pass DataLoader(data, batch_size) "
-                         "if it yields samples, and DataLoader(data, batch_size=None) if it yields batches")
+        raise ValueError(f"{type(data).__name__} is a stream of samples or of batches: pass DataLoader(data, "
+                         "batch_size) if it yields samples, and DataLoader(data, batch_size=None) if it yields batches")
     if has_batches(data): return data
     batch_size = batch_size or usual
     try: as_tensors(data)

@@ -25,8 +25,8 @@ def check_values(
     "ValueError where parameters or buffers have a shape and no values: a device cannot take them."
     named = [*model.named_parameters(), *model.named_buffers()]
     if empty := [name for name, one in named if one.is_meta]: raise ValueError(
-        f"{empty[0]}{f' and {len(empty) - 1} more' if empty[1:] else ''} of the model have no values (device meta): load "
-        "them with load_state_dict(..., assign=True), or call to_empty(device=...) and initialise them")
+        f"{empty[0]}{f' and {len(empty) - 1} more' if empty[1:] else ''} of the model have no values (device meta): "
+        "load them with load_state_dict(..., assign=True), or call to_empty(device=...) and initialise them")
 
 def make_optimizer(
     model:nn.Module,   # to be trained

@@ -162,13 +162,13 @@ class Chart(Svg):
 
     def legend(
         self,
-        *entries:tuple[str, str, str],  # words, colour, and "solid", "hollow" or "dashed"
+        *entries:tuple[str, str, str],  # words, colour, and "solid", "hollow", "line" or "dashed"
     ) -> Chart:
         "What the looks mean, above the axes at the right. Returns the chart."
         x = self.width
         for words, color, look in reversed(entries):
             x -= 7.0 * len(words) + 26
-            if look == "dashed": self.line(x - 4, 9, x + 12, 9, color, "4 2")
+            if look in ("line", "dashed"): self.line(x - 4, 9, x + 12, 9, color, "4 2" if look == "dashed" else "")
             else:
                 paint = f'fill="{color}"' if look == "solid" else f'fill="none" stroke="{color}" stroke-width="1.6"'
                 self.parts.append(f'<circle cx="{x + 4:.1f}" cy="9" r="4.5" {paint}/>')

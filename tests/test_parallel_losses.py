@@ -33,7 +33,10 @@ RIGHT = dict(
     by_length=lambda s, y: each(s, y).sum() / len(y),
     hinge=lambda s, y: F.multi_margin_loss(s, y),
     largest_class=lambda s, y: s.amax(1).sub(1).square().mean() + s.topk(2, 1).values.mean(),
-    scaled=lambda s, y: 2 * each(s, y).mean() / 3)
+    scaled=lambda s, y: 2 * each(s, y).mean() / 3,
+    halves=lambda s, y: sum(F.cross_entropy(*part) for part in zip(s.split(1), y.split(1))) / len(y),
+    read=lambda s, y: F.cross_entropy(s, y) * (1.0 if each(s, y).max().item() > 0 else 2.0),
+    seen_together=lambda s, y: (each(s, y) + s.square().mean()).mean())
 REFUSED = dict(
     root=(lambda s, y: F.mse_loss(s, F.one_hot(y, CLASSES).double()).sqrt(), "not a mean over the samples"),
     perplexity=(lambda s, y: F.cross_entropy(s, y).exp(), "not a mean over the samples"),
@@ -46,7 +49,13 @@ REFUSED = dict(
     penalty=(lambda s, y: F.cross_entropy(s, y) + 0.01 * s.abs().sum(), 'say reduction="sum"'),
     by_batch_size=(lambda s, y: each(s, y).sum() / 8, "divides a sum by 8"),
     masked=(lambda s, y: (each(s, y) * positives(y)).sum() / positives(y).sum().clamp(min=1), "Pass weight="),
-    picked=(lambda s, y: s[y > 0].square().mean(), "Pass weight="))
+    picked=(lambda s, y: s[y > 0].square().mean(), "Pass weight="),
+    centred=(lambda s, y: F.cross_entropy(s - s.detach().mean(0), y), "several samples of a batch together (sub"),
+    flooded=(lambda s, y: (F.cross_entropy(s, y) - 1.3).abs() + 1.3, "several samples of a batch together (abs"),
+    trimmed=(lambda s, y: each(s, y)[each(s, y) < each(s, y).detach().quantile(0.8)].mean(), "(quantile"),
+    balanced=(lambda s, y: F.cross_entropy(s, y, 1 / (1 + y.bincount(minlength=CLASSES)).double()), "together ("),
+    first=(lambda s, y: F.cross_entropy(s[1:], y[1:]), "several samples of a batch together (getitem"),
+    normed=(lambda s, y: (lambda loss: loss / loss.item())(F.cross_entropy(s, y)), "Pass weight="))
 
 
 def training(name):

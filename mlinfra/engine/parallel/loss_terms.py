@@ -50,6 +50,7 @@ class LossTerm:
     chosen:str=""                       # the operation that picks among samples, if there is one
     known:bool=True                     # whether all of it can be read
     times:tuple[float, ...]=()          # what the loop multiplies by
+    counted:bool=False                  # whether its mean is over what all ranks count
 
 _PICKS = ("Max", "Min", "Amax", "Amin", "Aminmax", "Median", "Nanmedian", "Kthvalue", "Topk", "Sort")
 _OF_ONE = ("Select", "Slice", "Unbind", "Split", "SplitWithSizes")  # along the samples: what follows is of some of them
@@ -65,9 +66,11 @@ def loss_terms(
     ways, seen = [(loss.grad_fn, LossTerm())], set()  # nodes that are kept are the same object when met again
     while ways and len(seen) < _MOST:
         node, term = ways.pop()
-        if node is None or node in right or (node, term) in seen: continue
+        if node is None or (node, term) in seen: continue
         seen.add((node, term))
-        if node in ends: found[term] = None
+        if node in right:
+            found[replace(term, counted=True, known=term.known and bool(term.stated or term.times))] = None
+        elif node in ends: found[term] = None
         else:
             term = _through(node, term)
             ways += [(below, term) for below, _ in node.next_functions]
@@ -151,7 +154,9 @@ def sum_problem(
 def own_divisors(
     terms:Iterable[LossTerm],
     own:float,               # what this rank counts in the mean over the ranks
+    counted:bool=False,      # look at what the loop multiplies means by that are over what all ranks count
 ) -> tuple[float, ...]:      # must be the same on all ranks
     "What the terms of a loss are divided by, for each sample of this rank."
-    return tuple(sorted({float(f"{term.divisor / own:.5g}") for term in terms
-                         if term.known and (term.averaged or term.summed) and math.isfinite(term.divisor)}))
+    return tuple(sorted({float(f"{term.divisor / (1 if term.counted else own):.5g}") for term in terms
+                         if term.known and (counted if term.counted else term.averaged or term.summed)
+                         and math.isfinite(term.divisor)}))

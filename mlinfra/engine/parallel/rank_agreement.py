@@ -26,6 +26,7 @@ class RankState:
     sums:dict[tuple[str, str], tuple[float, float, float]]  # (kind, name) -> sum, sum of magnitudes, tolerance
     divisors:tuple[float, ...]|None=None                 # of the loss, for each sample; None: nobody has looked
     problem:str=""                                       # of the loss, of which one rank can tell
+    mixed:str=""                                         # the same of the loop's own lines
     factors:dict[str, float|None]=field(default_factory=dict)  # by which the loop has multiplied each gradient
 
 def _sums(tensor: torch.Tensor) -> tuple[float, float, float]:
@@ -100,6 +101,7 @@ def disagreement(
     if other.problem: return other.problem
     if one.divisors is not None is not other.divisors and not _near(one.divisors, other.divisors):
         return _DIVIDED
+    if other.mixed: return other.mixed
     for key in one.settings.keys() | other.settings.keys():
         mine, theirs = one.settings.get(key), other.settings.get(key)
         if mine == theirs or mine != mine and theirs != theirs: continue

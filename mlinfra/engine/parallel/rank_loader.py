@@ -27,6 +27,7 @@ from ..dist.rank_data import ShardLoader
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..base.text import count_text
 from .batch_share import Share, rank_share, share_bounds
+from .batch_statistics import BatchStatistics
 from .rank_random import broadcast_random_states
 from .rank_stream import OwnBatches, StreamBatches
 
@@ -169,6 +170,7 @@ class RankLoader:
         self.taken = 0                      # batches handed out; a counter of batches may set it
         self.handed = WeakTensorKeyDictionary()  # tensors of batches that somebody still has -> their share
         self.timed, self.laps, self.weight = nonnegative_int("timed", timed), [], weight
+        self.watch = BatchStatistics()  # of the loop's own lines, while somebody looks at a batch
         self.around: Callable[[Share], AbstractContextManager] = nullcontext  # of the work on a batch
         self.parts, self.batches = self._divided(divided, ahead)
         self.events = LoopEvents()

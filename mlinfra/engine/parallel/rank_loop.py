@@ -113,7 +113,7 @@ class RankLoop:
         self.numbers: list[Any] = []            # and those of single numbers that it makes of a batch
         self.counted: list[Any] = []            # nodes of the graph where a mean over all ranks' targets is made
         self.chained = self.gathered = False    # a model's outputs go into a model; or to all ranks
-        self.divisors, self.problem = None, ""  # of the losses since the last step
+        self.divisors, self.problem, self.mixed = None, "", ""  # of the losses since the last step
         self.before: dict[str, torch.Tensor] = {}  # some values of gradients, as backward has left them
         loader.around = _within(loader.around, self.batch)
 
@@ -131,6 +131,11 @@ class RankLoop:
 
     def call(self, function: Callable[..., Any], *args: Any, **kw: Any) -> Any:
         "Call the model or one of its methods."
+        if (watch := self.loader.watch).paused: return self._called(function, *args, **kw)
+        return watch.call_model(self._called, function, *args, **kw)
+
+    def _called(self, function: Callable[..., Any], *args: Any, **kw: Any) -> Any:
+        "The same, while nobody follows the samples."
         if not torch.is_grad_enabled() or self.inside: return function(*args, **kw)
         self._check_loader()
         self._check_batch((args, kw))
@@ -183,6 +188,9 @@ class RankLoop:
 
     def look(self, tensors: Any) -> None:
         "Note what the loss does with the samples that the mean over the ranks would not do."
+        with self.loader.watch.away(): self._look(tensors)
+
+    def _look(self, tensors: Any) -> None:
         losses = [x for x in ((tensors,) if isinstance(tensors, torch.Tensor) else tensors) if x.numel() == 1]
         if not self.outputs or self.gathered or not self._looks(): return
         share, loops = self.loader.share, list(_open)
@@ -198,10 +206,12 @@ class RankLoop:
                 if mixes_samples(loss, own): self.problem = MIXED
                 for one, before in reached: one.reached = before
             terms = loss_terms(loss, nodes, counted)
+            if self.loader.weight is None: self.mixed = self.mixed or self.loader.watch.problem(loss)
             if self.reduction == "sum":
                 if rows > 1: self.problem = self.problem or sum_problem(terms, share)
                 continue
-            self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, share.own)}))
+            self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(
+                terms, share.own, self.loader.watch.decides())}))
             if self.loader.weight is None and rows > 1:
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation)
 
@@ -247,6 +257,9 @@ class RankLoop:
                     share, lambda: (meeting_mark(1, self.loader.taken), bool(self.unchecked))))
             stack.enter_context(self.strategy.around())
             if value != 1: stack.callback(register_module_forward_pre_hook(self._notice).remove)
+            if self._looks():
+                batch = [x for x, of in self.loader.handed.items() if of is share]
+                stack.callback(self.loader.watch.begin(batch, share.rows[1] - share.rows[0] or int(share.own)))
             self.working = True
             try:
                 yield
@@ -299,8 +312,9 @@ class RankLoop:
         if self.unchecked and not self.strategy.whole_batches:
             self.unchecked -= 1
             check_agreed(replace(rank_state(self.strategy.model, optimizer), divisors=self.divisors,
-                                 problem=self.problem))
-        self.divisors, self.problem = None, ""
+                                 problem=self.problem,
+                                 mixed=self.mixed or self.loader.watch.left_out()))
+        self.divisors, self.problem, self.mixed = None, "", ""
         self.waiting.clear()
         closure = kw.get("closure", args[1] if len(args) > 1 else None)
         if closure is None or is_elementwise(optimizer): return None

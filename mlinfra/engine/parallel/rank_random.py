@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from ..base.checks import nonnegative_int
 from ..dist.process_group import rank_and_world_size
 
 # %% auto #0
-__all__ = ['seed_by_rank', 'broadcast_random_states']
+__all__ = ['seed_by_rank', 'random_state', 'broadcast_random_states']
 
 # %% ../../../nbs/engine/parallel/rank_random.ipynb #rr000004
 def seed_by_rank(
@@ -27,6 +28,11 @@ def seed_by_rank(
     torch.manual_seed((int(seed[0]) << 31) ^ int(seed[1]))
     np.random.seed(seed[0])
     random.seed(int(seed[0]))
+
+def random_state() -> tuple[Any, ...]:
+    "What can be compared: the states of the generators of torch, numpy and Python."
+    numpy = np.random.get_state()
+    return bytes(torch.get_rng_state().numpy()), numpy[1].tobytes(), numpy[2:], random.getstate()
 
 def broadcast_random_states() -> None:
     "Give every rank the random states of rank 0, of torch, numpy and Python."

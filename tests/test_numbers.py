@@ -166,6 +166,7 @@ loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_bl
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
 memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop
 parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader
+parallel.batch_statistics pipeline.staged_model
 parallel.batch_share parallel.loss_terms parallel.rank_agreement parallel.rank_random parallel.rank_stream
 parallel.strategies checkpoint.checkpoint_folder.CheckpointFolder.save checkpoint.training_state
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
@@ -373,6 +374,13 @@ def valid_number(number, owner=""):
 def one(*_, **__): return 1.0
 
 
+def classifier():
+    "The same weights each time: what two calls return is compared."
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+
+
 class Objects:
     "Small valid objects, by annotation."
     def __init__(self, folder): self.folder, self.strings = folder, {}
@@ -412,7 +420,7 @@ class Objects:
             "int": lambda: 4,
             "float": lambda: 0.5,
             "dict": lambda: defaultdict(lambda: 0.5),
-            "Module": lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
+            "Module": classifier,
             "Tensor": lambda: torch.rand(4, 1, 28, 28),
             "Images": lambda: self.images,
             "Dataset": lambda: self.images,

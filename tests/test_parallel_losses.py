@@ -35,6 +35,7 @@ RIGHT = dict(
     largest_class=lambda s, y: s.amax(1).sub(1).square().mean() + s.topk(2, 1).values.mean(),
     scaled=lambda s, y: 2 * each(s, y).mean() / 3,
     halves=lambda s, y: sum(F.cross_entropy(*part) for part in zip(s.split(1), y.split(1))) / len(y),
+    chunks=lambda s, y: sum(F.cross_entropy(*of, reduction="sum") for of in zip(s.chunk(2), y.chunk(2))) / len(y),
     read=lambda s, y: F.cross_entropy(s, y) * (1.0 if each(s, y).max().item() > 0 else 2.0),
     seen_together=lambda s, y: (each(s, y) + s.square().mean()).mean())
 REFUSED = dict(

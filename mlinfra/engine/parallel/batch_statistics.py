@@ -250,10 +250,20 @@ f"the loss depends on several samples of a batch together ({where}) and is not t
         elif kinds == {Mean}:
             right = self._in_proportion(func, args, kw, outs, given)
             labels = [self._shifted(func, args, kw, x, i, given) if right else False for i, x in enumerate(outs)]
-        else: labels = self._tried(func, name, args, kw, outs)
+        else:
+            tried = self._by_places(func, name, args, kw, given)
+            labels = self._tried(func, name, *(tried or (args, kw, outs)))
         if name in _PICKING and False in labels: labels = self._picked(func, args, kw, labels)
         for x, label in zip(outs, labels):
             if label is not None: self.labels[x] = label or Mixed(f"{name.strip('_')} at {_line()}")
+
+    def _by_places(self, func: Any, name: str, args: tuple, kw: dict, given: dict) -> tuple[tuple, dict, list] | None:
+        "The same call for the places of the values, where these decide: values of several samples may be alike."
+        if name not in _PICKING or len(given) != 1 or not isinstance(args[0], torch.Tensor): return None
+        x = args[0]
+        places = torch.arange(x.numel(), dtype=torch.float64, device=x.device).view(x.shape)
+        self.labels[places] = self.labels[x]
+        return (places, *args[1:]), kw, list(tree_leaves(func(places, *args[1:], **kw)))
 
     def _picked(self, func: Any, args: tuple, kw: dict, labels: list) -> list:
         "Which samples the results are of, where they are not of all."

@@ -10,8 +10,8 @@ PROGRAMS = dict(programs=2.5, spans=3.7, parts_said=" On the same GPUs ...")
 TRIAL = dict(took="The five runs took 0.98 to 1.02 times the predicted 4.4 s. ", worst_off=0.02, side="", math=math)
 BILL = dict(price_said="$7,070", days=5.5, all_hours=132.0, an_hour=53.52, best=14451, short=8532)
 ANSWER = dict(low_price="$7,800", count_said="$13,500", high_price="$28,600", price_said="$7,070", price=7070.0,
-              fp8_gain=1.28, low_fp8="$3,900", high_fp8="$14,300", trial_said="$53.5", runpod_said="$5,880", low=0.58, high=2.1,
-              by_count=13_500.0, rented=7070.0, all_on_h100=273.0)
+              fp8_gain=1.28, low_fp8="$3,900", high_fp8="$14,300", trial_said="$53.5", runpod_said="$5,880", low=0.58,
+              high=2.1, by_count=13_500.0, rented=7070.0, all_on_h100=273.0)
 
 CASES = {
     "c2300015": [

@@ -54,7 +54,7 @@ CASES = {
         (NEEDED | dict(few=50), "takes 45 pairs at a constant rate, 9 with the mean over ten steps, and 50 with decay"),
     ],
     "5d1e70a7": [
-        (RIGHT | dict(calm=A, decay_full=B), "you are right with decay, and your colleague is right at a constant rate, by the mean over"),
+        (RIGHT | dict(calm=A, decay_full=B), "you are right with decay, and your colleague is right at a constant"),
         (RIGHT | dict(calm=NEITHER, decay_full=B), "a winner at a constant rate would be the short batch's. From one"),
         (RIGHT | dict(calm=B, decay_full=B), "you are right at a constant rate, and you are right with decay."),
         (RIGHT | dict(calm=NEITHER, decay_full=B, parted=False), "nobody is known to be right at a constant rate"),

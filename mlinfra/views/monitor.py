@@ -15,6 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import DataLoader
 
 from ..data import BatchLoader, Images, mnist
 from ..engine.record.run_timeline import ORDER, edges, step_at
@@ -194,7 +195,8 @@ def train_with(
     quarter = steps // 4 if fault == "long validations" else steps
     loader = BatchLoader(Images(digits.images[:batch * quarter], digits.labels[:batch * quarter]), batch, shuffle=True)
     if fault.startswith("the loader"):
-        loader = Pausing(loader, every=40, seconds=0.4, computes=fault.endswith("computes"))
+        pausing = Pausing(loader, every=40, seconds=0.4, computes=fault.endswith("computes"))
+        loader = DataLoader(pausing, batch_size=None)
     valid = mnist(train=False) if fault == "long validations" else None
     crowd = busy_neighbour(1.0) if fault == "a busy neighbour" else nullcontext()
     with crowd:

@@ -87,7 +87,7 @@ def load_shards(
 
 # %% ../nbs/12_sharding.ipynb #10d2f01c
 def train_sharded(
-    model:nn.Module,                        # built from the same seed on every rank; sharded and trained in place
+    model:nn.Module,                        # whole and equal on every rank; sharded and trained in place
     train:Any,                              # a data set with `.tensors`, the same on every rank
     *,
     epochs:int=1,                           # passes over `train`

@@ -264,12 +264,15 @@ build = Net
 def initialise(module):
     if hasattr(module, "reset_parameters"): module.reset_parameters()
 loss_fn, loader = nn.functional.cross_entropy, [(torch.randn(4, 8), torch.arange(4))] * 2
+import torch.distributed as dist
+ended = []
+dist.destroy_process_group = lambda: ended.append(1)
 """
 WRAPPED = """
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
 names = {f"{part}.{name}" for part in ("layers.0", "layers.1", "layers.2", "head") for name in ("weight", "bias")}
 assert set(model.state_dict()) != names == set(get_model_state_dict(model)), "prefixes, and none"
-assert model.head.weight.to_local().shape == (2, 8)
+assert model.head.weight.to_local().shape == (2, 8) and ended == [1]
 """
 LANGUAGE = """
 import os

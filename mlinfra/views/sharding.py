@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..engine.ui.bars import BarAxis, Part, bytes_axis, draw_key
+from ..engine.ui.bars import BarAxis, Part, bytes_axis, draw_key, unit_axis
 from ..engine.base.checks import one_of, whole_number
 from ..engine.memory.held_tensors import Held
 from ..engine.dist.ranks import run_ranks
@@ -17,6 +17,7 @@ from ..lab.shard_steps import HeldCurve
 from ..lab.shard_trials import ShardTrial, run_shard_trial
 from ..engine.dist.zero import ELEMENTWISE
 from ..engine.ui.figures import figure, label
+from ..engine.base.hardware import DEVICES
 from ..engine.ui.palette import COLORS, INK, MUTED, PALE, words_on
 from ..engine.base.jobs import Job
 from ..engine.ui.panel import RunButton, Said, panel
@@ -28,13 +29,58 @@ from ..memory import Footprint
 from .memory_plan import MODEL_CHOICES, SHARDING, Preset, panel_code, preset
 
 # %% auto #0
-__all__ = ['Moment', 'walk', 'draw_moment', 'moments_panel', 'plot_curves', 'draw_prefetch', 'ShardPlan', 'describe_sharding',
-           'draw_stages', 'measure_stage', 'sharding_panel']
+__all__ = ['kept_gb', 'draw_kept', 'kept_panel', 'Moment', 'walk', 'draw_moment', 'moments_panel', 'plot_curves', 'draw_prefetch',
+           'ShardPlan', 'describe_sharding', 'draw_stages', 'measure_stage', 'sharding_panel']
 
 # %% ../../nbs/views/12_sharding.ipynb #1159313a
 if TYPE_CHECKING:
     import ipywidgets
     from matplotlib.axes import Axes
+
+# %% ../../nbs/views/12_sharding.ipynb #6d69a781
+_KEPT = {"weights": COLORS["update"], "gradients": COLORS["backward"], "Adam's averages": COLORS["read"]}
+
+def kept_gb(
+    billions:float,  # of parameters
+    stage:int,       # of ZeRO
+    world_size:int,  # ranks
+) -> dict[str, float]:  # GB
+    "What a rank keeps in float32 when backward ends, without activations."
+    n = whole_number("world_size", world_size, 1)
+    divided = dict(zip(_KEPT, (stage == 3, stage >= 2, stage >= 1)))
+    bytes_each = dict(zip(_KEPT, (4, 4, 8)))
+    return {part: bytes_each[part] * billions / (n if divided[part] else 1) for part in _KEPT}
+
+def draw_kept(
+    billions:float,  # of parameters
+    world_size:int,  # ranks
+) -> Svg:
+    "A bar for each stage with what a rank keeps, and a line at the memory of an H100."
+    kept = {stage: kept_gb(billions, stage, world_size) for stage in STAGES}
+    room = DEVICES["H100 80 GB"].memory_bytes / 1e9
+    bars = unit_axis(max(room, 16 * billions), "one rank when backward ends (GB)", 1.0, 70, 520)
+    drawing = Svg(720, 262, "what a rank keeps in each stage of ZeRO", scale=bars)
+    for row, (stage, parts) in enumerate(kept.items()):
+        top = 26 + 38 * row
+        end = bars.bar(drawing, top, 24, [Part(name, _KEPT[name], size) for name, size in parts.items()],
+                       "{:.3g} GB".format, True)
+        drawing.text(62, top + 16, f"stage {stage}", "end", 11)
+        drawing.text(end + 8, top + 16, f"{sum(parts.values()):,.3g} GB", size=11)
+    drawing.line(bars.place(room), 18, bars.place(room), 180, INK, "4 3")
+    drawing.text(bars.place(room), 13, f"an H100: {room:.0f} GB", "middle", 11)
+    bars.draw(drawing, 182)
+    return draw_key(drawing, 236, _KEPT.items(), 70)
+
+def kept_panel() -> ipywidgets.VBox:
+    "A panel: parameters and ranks -> what a rank keeps in each stage."
+    controls = dict(billions=Slider("parameters (billions)", [1, 3, 7, 13, 30, 70], 7),
+                    world_size=Slider("ranks", [2**i for i in range(11)], 8))
+    def update(billions: float, world_size: int) -> tuple[Said, Svg]:
+        totals = [sum(kept_gb(billions, stage, world_size).values()) for stage in STAGES]
+        said = ", ".join(f"{total:,.3g}" for total in totals[1:])
+        return Said(f"{totals[0]:,.0f} GB undivided", f"Stages 1, 2 and 3 leave {said} GB on each of "
+                    f"{world_size:,} ranks, before activations."), draw_kept(billions, world_size)
+    return panel(controls, update, "kept", title="What does each rank keep?")
 
 # %% ../../nbs/views/12_sharding.ipynb #vw12001
 _BLOCKS, _RANKS = 3, 2
@@ -158,7 +204,7 @@ def plot_curves(
         starts = [0, *(100 * mark / (len(curve.bytes) - 1) for mark in curve.marks)]
         for row, (name, start) in enumerate(zip(("forward", "backward", "update"), starts if curve.marks else ())):
             if start: ax.axvline(start, color=COLORS["other"], linewidth=0.8)
-            late, high = start > 80, 3 if across == 2 else 3 + 10 * row  # in narrow pictures one above the other
+            late, high = start > 80, 3 + 10 * (row % 2 if across == 2 else row)  # so that words do not touch
             ax.annotate(name, (start, 0), xytext=(-3 if late else 3, high), textcoords="offset points", fontsize=8,
                         ha="right" if late else "left")
         dot, square = (" (dot)", " (square)") if across == 2 else ("", "")
@@ -174,7 +220,7 @@ def draw_prefetch(
 ) -> Svg:
     "The wire and the processor over time, one run under the other, all to the same scale."
     end = max(stop for spans in runs.values() for *_, stop in spans)
-    drawing, scale = Svg(720, 22 + 84 * len(runs), "gathers and computing over time"), 520 / end
+    drawing, scale = Svg(720, 46 + 84 * len(runs), "gathers and computing over time"), 520 / end
     for row, (name, spans) in enumerate(runs.items()):
         top, last = 84 * row, max(stop for *_, stop in spans)
         drawing.text(0, top + 16, f"{name}: {1e3 * last:.0f} ms", size=12)
@@ -184,7 +230,12 @@ def draw_prefetch(
             y, color = top + 24 + 26 * (kind == "compute"), COLORS["wait" if kind == "wire" else "forward"]
             drawing.box(120 + scale * begin, y, max(scale * (stop - begin) - 1, 1), 20, color)
             drawing.text(120 + scale * (begin + stop) / 2, y + 14, f"{block + 1}", "middle", 11, words_on(color))
-    return drawing.text(120, 84 * len(runs) + 14, "time from left to right; numbers are blocks", size=11)
+    bottom, step = 84 * len(runs) + 4, next(s for s in (1, 2, 5, 10, 20, 50, 1e9) if 1e3 * end / s <= 8)
+    drawing.line(120, bottom, 640, bottom)
+    for ms in range(0, int(1e3 * end) + 1, int(min(step, 1e3 * end + 1))):
+        x = 120 + scale * ms / 1e3
+        drawing.line(x, bottom, x, bottom + 4).text(x, bottom + 16, f"{ms}", "middle", 11)
+    return drawing.text(120, bottom + 34, "ms; the numbers in the boxes are blocks", size=11)
 
 # %% ../../nbs/views/12_sharding.ipynb #8e26c6cd
 @dataclass(frozen=True)

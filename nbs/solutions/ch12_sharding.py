@@ -25,7 +25,8 @@ def clip_shards(gradients, limit, group):
 
 
 def lowest_stage(parameters, blocks, ranks, room):
-    n, b = ranks, 1 / blocks
-    gradients = 4 * b + 4 * (1 - b) / n
-    needs = (16, 4 + 4 + 8 / n, 4 + gradients + 8 / n, 4 / n + 4 * b + gradients + 8 / n)
+    n = ranks
+    rule = (16, 8 + 8 / n, 4 + 12 / n, 16 / n)
+    block = (4, 4 + 4 / n, 8, 12)
+    needs = [each + added / blocks for each, added in zip(rule, block)]
     return next((stage for stage, need in enumerate(needs) if need * parameters <= room), None)

@@ -422,7 +422,7 @@ YOURS = {
     "24_pretrained-python-0": Yours(
         PORTRAITS, "assert len(seen) == len(scores) == 8 and len(answers) == 2 and not model.training", forked=False),
     "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
-                               "assert len(read(trace.path).steps) == 3"),
+                               'assert len(read("trace.json").steps) == 3'),
 }
 NEEDS = {"24_pretrained-python-1": "weights from the network"}
 HERE = {"/mnt/data": "mnt", "budget_seconds=600": "budget_seconds=2"}  # what a test has less of

@@ -48,7 +48,7 @@ LESSONS = {  # in the order of reading
     "20": Lesson(_FIVE, "Experiments", 45, 3, 3),
     "21": Lesson(_FIVE, "Checkpoint", 60, 3, 4), "22": Lesson(_FIVE, "Export", 45, 3, 3),
     "23": Lesson(_FIVE, "Cost", 40, 3, 3), "24": Lesson(_FIVE, "Pretrained", 45, 3, 3),
-    "25": Lesson(_FIVE, "Trace", 60, 5, 3),
+    "25": Lesson(_FIVE, "Trace", 45, 4, 3),
 }
 
 @dataclass(frozen=True)

@@ -421,7 +421,7 @@ YOURS = {
     "22_export-python-0": Yours(EXPORTED),
     "24_pretrained-python-0": Yours(
         PORTRAITS, "assert len(seen) == len(scores) == 8 and len(answers) == 2 and not model.training", forked=False),
-    "25_trace-python-0": Yours(MODEL + "loader = torch.utils.data.DataLoader(images, 4)",
+    "25_trace-python-0": Yours(MODEL + "device = \"cpu\"; loader = torch.utils.data.DataLoader(images, 4)",
                                'assert len(read("trace.json").steps) == 3'),
 }
 NEEDS = {"24_pretrained-python-1": "weights from the network"}

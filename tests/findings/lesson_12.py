@@ -18,7 +18,7 @@ CASES = {
     ],
     "sh12f09": [
         (dict(off=0.02, share=0.36), "Stage 3 needs 36% of stage 0's memory, not 25%"),
-        (dict(off=1.0, share=0.36), "explains the peaks up to 1.0 blocks"),
+        (dict(off=1.0, share=0.36), "the sum and the count are 1.0 blocks apart"),
     ],
     "sh12f07": [
         (ROOM | dict(fits=[1, 2, 3]), "so stage 1 is the lowest that fits: 64 GB"),

@@ -2,10 +2,9 @@
 
 CHOICES = dict(gap=-0.7, found="The means differ by 0.7", humps=" Two humps.")
 MOMENTS = dict(at_last=3.1, calmed=0.4)
-JUDGED = dict(told="The same forty errors.", first_winner="A")
+JUDGED = dict(told="The same forty errors.", calm_gap="-0.5")
 NEEDED = dict(s_any=5.14, any_two=214, few=7)
-RIGHT = dict(lead=0.4, by_decay=1.1, one_run="One run of each.", cost="It takes 214.", settled=True,
-             lowest=dict(decay=12.6))
+RIGHT = dict(lead=0.4, by_decay=1.1, one_run="One run of each.", cost="It takes 214.", settled=True)
 EQUAL = "equal for our purposes"
 
 CASES = {
@@ -27,8 +26,8 @@ CASES = {
         (MOMENTS | dict(at_full=3.0), "by 3.1 points as we measured them first, and by 3.0 without the short batch"),
     ],
     "l2000005": [
-        (JUDGED | dict(decay_winner="B"), "depends on the schedule: A at a constant rate, B with decay. But"),
-        (JUDGED | dict(decay_winner="not known"), "Better at a constant rate: A. With decay: not known."),
+        (JUDGED | dict(decay_gap="+1.0"), "A - B is -0.5 at a constant rate and +1.0 with decay. But"),
+        (JUDGED | dict(decay_gap="-0.2"), "errors. With full batches, A - B is -0.5 at a constant rate and -0.2 with decay."),
     ],
     "l2000006": [
         (NEEDED | dict(pairs=45, of_means=9), "8 (5.14 / 1)² + 2 = 214 runs of each. Pairs bring that to 45"),

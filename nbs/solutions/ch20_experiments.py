@@ -21,10 +21,7 @@ def fair(a, b):
     return "A" if expected_best(a, k) < expected_best(b, k) else "B"
 
 
-def missing(record):
-    found = set()
-    kept = not record.get("changed") or record.get("diff")
-    if not (record.get("commit") and kept): found.add("code")
-    if not record.get("data_sum"): found.add("data")
-    if record.get("seed") is None: found.add("seed")
-    return found
+def stops_at(a, b):
+    for n in range(6, len(a) + 1):
+        if pair_p(a[:n], b[:n]) <= 0.05: return n
+    return None

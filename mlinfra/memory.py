@@ -41,6 +41,7 @@ def state_bytes(
 ) -> int:
     "Compute the bytes that the optimizer remembers between two steps."
     one_of("optimizer", optimizer, OPTIMIZERS)
+    if isinstance(parameters, torch.nn.Module): raise ValueError("parameters must be tensors: pass model.parameters()")
     return sum(_state_of(p, optimizer) for p in parameters)
 
 def _state_of(p: torch.Tensor, optimizer: str) -> int:

@@ -67,6 +67,7 @@ def look(
 ) -> Look:
     "What training and machine did between two moments."
     start, end, rank = nonnegative_float("start", start), nonnegative_float("end", end), nonnegative_int("rank", rank)
+    if start > end: raise ValueError(f"start must not be after end, got {start:g} and {end:g}")
     placed = edges(run, rank)
     seconds = part_seconds(placed, start, end)
     inside = spans_of(placed, max(seconds, key=seconds.get))

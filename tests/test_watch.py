@@ -24,6 +24,7 @@ from copies import heard, twin
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from mlinfra.checkpoint import Checkpointer, latest, verify
 from mlinfra.lab.cpu_noise import busy_neighbour
 from mlinfra.engine.base.host_copy import HostCopy
 from mlinfra.engine.dist.ranks import run_ranks
@@ -643,3 +644,16 @@ def test_what_the_driver_says_and_what_it_does_not(tmp_path):
 def test_without_a_driver_nothing_is_made_up():
     gpus, remarks = asked()
     assert gpus is None and remarks[0].startswith("GPUs are not measured: ")
+
+
+@pytest.mark.parametrize("folder", ["", "~/runs", 3, b"runs", "a\0b"])
+def test_what_names_no_folder_is_refused_before_anything_is_written(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for use in (Checkpointer, latest, verify, Monitor, watch, Run):
+        with pytest.raises(ValueError, match="^(root|folder) must be the path of a folder"): use(folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_where_checkpoints_should_be_is_an_error():
+    for use in (latest, verify):
+        with pytest.raises(NotADirectoryError): use(__file__)

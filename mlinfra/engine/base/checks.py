@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 # %% auto #0
 __all__ = ['LARGEST', 'ceil_div', 'whole_number', 'positive_int', 'nonnegative_int', 'refusal', 'positive_ints', 'finite',
-           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'writable_file']
+           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'folder_path',
+           'writable_file']
 
 # %% ../../../nbs/engine/base/checks.ipynb #be1de1f1
 def ceil_div(
@@ -177,6 +179,21 @@ def boolean(
     raise ValueError(f"{name} must be True or False, got {value!r}")
 
 # %% ../../../nbs/engine/base/checks.ipynb #d84cc360
+def folder_path(
+    name:str,   # the argument's name, for the message
+    path:Any,   # a str or a path; need not exist
+) -> Path:
+    "`path` as a Path; ValueError if it cannot name a folder: empty, or with a ~ that nobody has expanded."
+    try: text = os.fspath(path)
+    except TypeError: text = None
+    if not isinstance(text, str): raise ValueError(f"{name} must be the path of a folder, got {path!r}")
+    if not text.strip() or "\0" in text:
+        raise ValueError(f"{name} must be the path of a folder, got {text!r}; the current one is '.'")
+    if text.startswith("~"):
+        raise ValueError(f"{name} must be the path of a folder without ~, which only a shell expands, got {text!r}: "
+                         "take os.path.expanduser(...)")
+    return Path(text)
+
 def writable_file(
     name:str,   # the argument's name, for the message
     path:Any,   # where the caller wants the result: a str or a path

@@ -23,6 +23,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from ..base.checks import folder_path
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import whole_folder, writing
 from .state_trees import (
@@ -318,7 +319,7 @@ def latest(
     tensors:bool=True,     # as `damage` takes it
 ) -> Checkpoint|None:      # None where there is none
     "The newest checkpoint that is whole. `UnreadableCheckpoint` if a newer one may be, and cannot be read now."
-    for folder in step_folders(root).values():
+    for folder in step_folders(folder_path("root", root)).values():
         try: return checkpoint_at(folder, tensors)
         except UnreadableCheckpoint: raise
         except ValueError: continue  # `verify` says why
@@ -329,7 +330,7 @@ def verify(
 ) -> pd.DataFrame:
     "A row for each checkpoint, oldest first: step, path, good, why, bytes."
     import pandas as pd
-    rows = [_verdict(step, folder) for step, folder in step_folders(root).items()]
+    rows = [_verdict(step, folder) for step, folder in step_folders(folder_path("root", root)).items()]
     return pd.DataFrame(rows[::-1], columns=["step", "path", "good", "why", "bytes"])
 
 def _verdict(step: int, folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from ..base.checks import positive_int
+from ..base.checks import folder_path, positive_int
 from ..train.history import add_remarks
 from ..base.step_folders import partial_folders, step_folder, step_folders
 from ..base.store import writing
@@ -91,7 +91,8 @@ class CheckpointFolder:
         keep:int=3,            # newest checkpoints that stay
         resume:bool=True,      # go on with what the root holds; False: it must hold nothing
     ):
-        self.root, self.keep, self.resume = Path(root).absolute(), positive_int("keep", keep), resume
+        self.root, self.keep = folder_path("root", root).absolute(), positive_int("keep", keep)
+        self.resume = resume
         self.saves: list[Saved] = []
         self.remarks: list[str] = []
         self.failure: tuple[int, Exception] | None = None  # the step that was not saved, and why

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..base.checks import listed, positive_float, positive_int
+from ..base.checks import folder_path, listed, positive_float, positive_int
 from ..base.plain_values import named_settings
 from .live_trace import LiveTrace
 from .ready_batches import ReadyBatches, queue_of
@@ -325,7 +325,8 @@ class Monitor(Observer):
         config:Mapping[str, Any]|None=None,  # more settings to be kept
     ):
         self.every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
-        self.folder, self.config, self._recorder = folder, named_settings(config), None
+        self.folder = None if folder is None else folder_path("folder", folder)
+        self.config, self._recorder = named_settings(config), None
 
     @property
     def findings(self) -> list[Any]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import psutil
 
+from ..base.checks import folder_path
 from .attempt_files import run_attempts, run_files, tail, whole_lines
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ class Run:
         *,
         brief:bool=False,         # only the last 64 records of steps, and no samples: a long run is read in no time
     ):
-        self.folder, self._attempt, self._brief = Path(folder), attempt, brief
+        self.folder, self._attempt, self._brief = folder_path("folder", folder), attempt, brief
         self._ranks: dict[int, _RankFiles] = {}
         self._frames: dict[str, Any] = {}
         self.refresh()

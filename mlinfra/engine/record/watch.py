@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..base.checks import nonnegative_int, positive_float, positive_int
+from ..base.checks import folder_path, nonnegative_int, positive_float, positive_int
 from ..base.host_copy import HostCopy
 from ..base.plain_values import named_settings
 from .loss_methods import LossMethods
@@ -114,6 +114,7 @@ class Watch:
                 raise ValueError(f"optimizer must be one of torch.optim or hold one, got {type(one).__name__}")
         optimizers = [inner for one in optimizers for inner in hooked_optimizers(one)]
         every_seconds, self.rules = positive_float("every_seconds", every_seconds), check_listeners(rules)
+        folder = None if folder is None else folder_path("folder", folder)
         settings = dict(threads=torch.get_num_threads()) | training_settings(model, optimizers) | named_settings(config)
         self._make = lambda: Recorder(folder, every_seconds, self.rules, settings)
         self._model, self._optimizers = model, optimizers

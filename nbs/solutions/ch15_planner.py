@@ -8,15 +8,11 @@ def waits(message, backward, micro_batches, sharding_stage):
     return gradients * max(message - backward, 0)
 
 
-def shortlist(plans, memory_gb):
-    ordered = plans.sort_values("seconds")
-    fits = ordered[ordered.gb <= 0.8 * memory_gb]
-    near = ordered[(ordered.gb > 0.8 * memory_gb) & (ordered.gb <= 0.9 * memory_gb)].head(1)
-    listed = []
-    for plan in fits.itertuples():
-        twin = any(plan.shape == one.shape and plan.seconds <= 1.01 * one.seconds for one in listed)
-        if not twin: listed.append(plan)
-    return [*near[near.seconds <= 1.01 * fits.seconds.min()].plan, *(one.plan for one in listed[:3])]
+def plans_to_time(plans, memory_gb):
+    may_run = plans[plans.gb <= 0.9 * memory_gb]
+    ordered = may_run.sort_values(["tensor", "pipeline", "zero", "micro_batch"], ascending=[True, True, False, True])
+    first_is_near = (ordered.gb.head(1) > 0.8 * memory_gb).any()
+    return list(ordered.plan.head(4 if first_is_near else 3))
 
 
 def plan_34b(seconds):

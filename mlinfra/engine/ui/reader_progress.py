@@ -42,7 +42,7 @@ LESSONS = {  # in the order of reading
     "09": Lesson(_THREE, "Precision", 45, 4, 3), "10": Lesson(_THREE, "Memory", 60, 3, 3),
     "11": Lesson(_FOUR, "Data parallel", 60, 3, 3), "12": Lesson(_FOUR, "Sharding", 60, 3, 3),
     "13": Lesson(_FOUR, "Pipeline", 45, 4, 3), "14": Lesson(_FOUR, "Tensor parallel", 45, 1, 3),
-    "15": Lesson(_FOUR, "Planner", 45, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 3, 3),
+    "15": Lesson(_FOUR, "Planner", 40, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 3, 3),
     "17": Lesson(_FIVE, "Monitor", 45, 4, 3),
     "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 3, 4),
     "20": Lesson(_FIVE, "Experiments", 45, 3, 3),

@@ -409,12 +409,14 @@ YOURS = {
     "19_report-python-0": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
                                 forked=False),
     "20_experiments-python-0": Yours(TRIALS),
-    "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
-    "21_checkpoint-python-1": Yours(
-        "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
-        "drawn = random.random(), torch.rand(1)\nset_random_states(kept)\n"
+    "21_checkpoint-python-0": Yours(
+        "", "save_state('run.pt', epoch=3)\nfirst, drawn = np.random.rand(), (random.random(), torch.rand(1))\n"
+        "assert load_state('run.pt')['epoch'] == 3 and not os.path.exists('run.pt.part')\n"
         "assert (first, *drawn) == (np.random.rand(), random.random(), torch.rand(1))",
         forked=False),
+    "21_checkpoint-python-1": Yours(
+        MODEL, "from mlinfra.checkpoint import latest\nassert latest('runs/7/checkpoints').step == 10 * len(loader)"),
+    "21_interruptions-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),
     "24_pretrained-python-0": Yours(
         PORTRAITS, "assert len(seen) == len(scores) == 8 and len(answers) == 2 and not model.training", forked=False),

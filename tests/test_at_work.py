@@ -384,6 +384,45 @@ def make_step():
         loss.item()
     return step
 """
+ROWS = """
+import torch
+from torch.utils.data import TensorDataset
+class Shifted(TensorDataset):
+    def __getitem__(self, row): return super().__getitem__(row)[0] + torch.rand(1)   # augmented from the generator
+dataset = Shifted(torch.arange(640.0))
+"""
+RESUMED = """
+def run(epoch, done):
+    for batch in batches_of(dataset, epoch, done): yield batch.squeeze(), torch.rand(1)   # and a dropout's number
+torch.manual_seed(0)
+whole, state = [], None
+for epoch in range(2):
+    for n, one in enumerate(run(epoch, 0)):
+        whole.append(one)
+        if (epoch, n) == (0, 3): state = torch.get_rng_state()
+torch.manual_seed(1)
+torch.set_rng_state(state)
+resumed = [*run(0, 4), *run(1, 0)]
+assert len(whole) == 20 and len(resumed) == 16
+assert all(torch.equal(a, b) for one, other in zip(whole[4:], resumed) for a, b in zip(one, other))
+rows = [torch.cat([batch for batch, _ in whole[at:at + 10]]) for at in (0, 10)]
+assert all(torch.allclose(one.sort().values, torch.arange(640.0), atol=1.01) for one in rows)   # each row once
+assert (rows[0] - rows[1]).abs().max() > 2                                                     # in another order
+"""
+SAVED = """
+import numpy as np
+import random
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.Adam(model.parameters())
+model(torch.ones(1, 4)).sum().backward()
+optimizer.step()
+kind, keys, *rest = np.random.get_state()
+state = dict(epoch=3, model=model.state_dict(), optimizer=optimizer.state_dict(), python=random.getstate(),
+             numpy=[kind, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=[])
+torch.save(state, "run.pt")
+torch.save(state | dict(optimizer=torch.optim.Adam(model.parameters()).state_dict()), "again.pt")   # not put back
+"""
 YOURS = {
     "01_arithmetic-python-0": Yours(STEPPED, "if __name__ == '__main__': assert plan.iterations == 10_000 and "
                                     "0 < waiting < each", forked=False),
@@ -412,12 +451,17 @@ YOURS = {
     "19_report-python-0": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
                                 forked=False),
     "20_experiments-python-0": Yours(TRIALS),
-    "21_checkpoint-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
-    "21_checkpoint-python-1": Yours(
-        "", "torch.save(random_states(), 'random.pt')\nkept = torch.load('random.pt')\nfirst = np.random.rand()\n"
-        "drawn = random.random(), torch.rand(1)\nset_random_states(kept)\n"
+    "21_checkpoint-python-0": Yours(
+        "", "save_state('run.pt', epoch=3)\nfirst, drawn = np.random.rand(), (random.random(), torch.rand(1))\n"
+        "assert load_state('run.pt')['epoch'] == 3 and not os.path.exists('run.pt.part')\n"
         "assert (first, *drawn) == (np.random.rand(), random.random(), torch.rand(1))",
         forked=False),
+    "21_checkpoint-python-1": Yours(ROWS, RESUMED),
+    "21_checkpoint-python-2": Yours(
+        SAVED, "assert [part for part in saved if not same(saved[part], again[part])] == ['optimizer']", forked=False),
+    "21_checkpoint-python-3": Yours(
+        MODEL, "from mlinfra.checkpoint import latest\nassert latest('runs/7/checkpoints').step == 10 * len(loader)"),
+    "21_interruptions-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),
     "24_pretrained-python-0": Yours(
         PORTRAITS, "assert len(seen) == len(scores) == 8 and len(answers) == 2 and not model.training", forked=False),

@@ -156,7 +156,7 @@ def _price_text(price: Any) -> str:
 
 # %% ../../nbs/views/21_intervals.ipynb #5a0c5e13
 PART_LOOKS = (("saves", "save_seconds", COLORS["update"]), ("lost work", "lost_seconds", COLORS["wait"]),
-              ("restarts", "restart_seconds", COLORS["read"]))
+              ("restarts", "restart_seconds", COLORS["other"]))
 _SHORTEST, _LONGEST = 0.1, 5000.0  # minutes between two saves
 
 def _minutes(minutes: float) -> str: return duration_text(60 * minutes)
@@ -169,7 +169,9 @@ def draw_saving(
     "What saves, lost work and restarts cost over the interval, with the chosen and the best one marked."
     best = plan.best_minutes()
     least, chosen = _extra(plan.at(best)), _extra(plan.at(plan.interval_minutes))
-    x = Axis("work between two saves", _SHORTEST, _LONGEST, log=True, ticks=_TICKS, readout=_minutes)
+    job = (f"a save takes {duration_text(plan.save_seconds)}, a restart {duration_text(plan.restart_seconds)}; "
+           f"interrupted every {duration_text(plan.mtbf_seconds)}")
+    x = Axis(f"work between two saves ({job})", _SHORTEST, _LONGEST, log=True, ticks=_TICKS, readout=_minutes)
     y = Axis(f"hours beyond the {plan.work_hours:g} h of work", 0, _top(least, chosen))
     chart = Chart(x, y, 700, 330, "expected hours beyond the work over the interval between two saves")
     grid = np.geomspace(_SHORTEST, _LONGEST, 180)

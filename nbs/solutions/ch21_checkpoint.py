@@ -38,12 +38,6 @@ class Keeper:
         torch.set_rng_state(state["torch"])
 
 
-def suspect(losses, undisturbed, next_epoch):
-    step = next((n for n, (a, b) in enumerate(zip(losses, undisturbed)) if a != b), None)
-    return {None: "nothing", 0: "input", 1: "optimizer", next_epoch: "order"}.get(step, "counter")
-
-
-def steps_between(step_seconds, state_bytes, copy_rate, write_rate, slowdown, mtbf):
-    write = state_bytes / write_rate
-    young = math.sqrt(2 * (state_bytes / copy_rate + slowdown * write) * mtbf)
-    return max(1, round(young / step_seconds), math.ceil((1 - slowdown) * write / step_seconds))
+def steps_between_saves(save_seconds, step_seconds, nodes, interruptions, node_hours):
+    mtbf_seconds = 3600 * node_hours / interruptions / nodes
+    return max(1, round(math.sqrt(2 * save_seconds * mtbf_seconds) / step_seconds))

@@ -1,19 +1,16 @@
 "Figures for each sentence that lesson 21 may conclude with."
 
-RESTORED = dict(words="", later="In step 145 ", last="The scheduler ", found=[0, 0, 1, 6, 53, 116])
-ALL = dict(exact=True, different=set(), missing=set(), same_weights=True, words="All ", where="These came. ", late=0,
-           inside=94, again=94, where_late="At one kill")
-SAVES = dict(words="The copy takes 9 ms", waits=0.5, front=120.0, back=60.0, copy_ms=9.0, low=40.0)
+ALL = dict(exact=True, different=set(), missing=set(), same_weights=True, words="All match. ", cost="It cost 70 steps.",
+           epochs={1, 2, 3, 4}, turns=3, resumes=[32, 64, 128, 192])
 
 CASES = {
     "l21f0001": [
-        (dict(equal=0, words="0 of the 116 losses are equal. "), "has begun another one"),
-        (dict(equal=2, words="2 of the 116 losses are equal. "), "So few are left by chance"),
+        (dict(right=True, equal=0), "has begun another one"),
+        (dict(right=True, equal=2), "2 losses are equal. So few are left by chance"),
     ],
     "l21f0002": [
-        (RESTORED | dict(right_start=True, momentum=6, overflow=6, rate=53), "In step 145 The scheduler"),
-        (RESTORED | dict(right_start=True, momentum=6, overflow=9, rate=53), "With the optimizer 6 losses are equal"),
-        (RESTORED | dict(right_start=False, momentum=6, overflow=6, rate=53), "rows are [0, 0, 1, 6, 53, 116]"),
+        (dict(words="Words. ", found=[0, 0, 1, 53, 116], rate=53, complete=116), "Words. With the optimizer 53 losses"),
+        (dict(words="Words. ", found=[0, 0, 1, 60, 116], rate=60, complete=115), "rows are [0, 0, 1, 60, 116]"),
     ],
     "l21f0003": [
         (dict(words="", hidden=7, count=10), "what equal bits are for"),
@@ -21,14 +18,11 @@ CASES = {
     ],
     "l21f0004": [
         (ALL | dict(exact=False, different={3}), "1 losses differ, 0 steps are missing"),
-        (ALL | dict(late=2, again=134, where_late="At 2 kills"), "At 2 kills the thread had not yet written the newest "
-         "save, so an older one counted: 94 + 40 = 134 steps."),
-        (ALL, "These came. Each time the newest save had been written."),
+        (ALL, "All match. The resumes began in all four epochs, and 3 of the eight exactly where an epoch begins. It "),
+        (ALL | dict(turns=0), "All match. The resumes began at the steps [32, 64, 128, 192]. It cost 70 steps."),
     ],
-    "l21f0005": [
-        (SAVES | dict(waits=40.0), "The copy takes 9 ms, 40 ms more than in the foreground"),
-        (SAVES | dict(back=100.0), "the thread gains little here"),
-        (SAVES, "The copy takes 9 ms of these. The other 51 ms are the price of writing"),
-        (SAVES | dict(low=8.0), "no cost of writing beside the training"),
+    "l21f0006": [
+        (dict(hours_between="", often=8.4, right_high=2.6, seldom=1.3, right_low=0.4), "err on the side of"),
+        (dict(hours_between="", often=2.8, right_high=2.6, seldom=1.9, right_low=0.4), "saving too seldom costs more"),
     ],
 }

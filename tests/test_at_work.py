@@ -448,7 +448,8 @@ YOURS = {
     "16_launch-python-0": Yours(MODEL, "assert run is not None and len(list(loader))", 2),
     "17_monitor-python-0": Yours(MODEL, "assert run.steps.loss.notna().all()"),
     "18_debugger-python-0": Yours(MODEL + "loss = loss_fn(model(images.tensors[0]), images.tensors[1])"),
-    "19_report-python-0": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
+    "19_report-python-0": Yours(MODEL + "dataset = data", forked=False),
+    "19_report-python-1": Yours(REPORTED, "assert gain.change == dict(num_workers=2) and gain.predicted",
                                 forked=False),
     "20_experiments-python-0": Yours(TRIALS),
     "21_checkpoint-python-0": Yours(

@@ -14,7 +14,6 @@ NBS = Path(__file__).parents[1] / "nbs"
 LESSONS = [path for path in sorted(NBS.glob("[0-9][0-9]_*.ipynb")) if path.name[:2] not in ("98", "99")]
 BY_CHANCE = {  # other figures that may be equal
     "08.gain": "a gain of 1.8 times may equal another of the diagnosis",
-    "19.gain": "the page that opens the lesson predicts a gain, which may be the one that is measured",
     "13.split": "four equal stages of 1F1B are idle for 27%, as a table before it says",
     "24.all": "a training from scratch with other pictures comes to the same accuracy",
 }

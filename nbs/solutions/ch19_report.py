@@ -1,7 +1,3 @@
-import math
-from statistics import mean, median, stdev
-
-
 def divide_wall(steps, wall):
     if not steps: return dict(before=wall, steps=0, between=0, after=0)
     inside = sum(end - start for start, end in steps)
@@ -14,16 +10,7 @@ def fewest_workers(load, compute, work, cores):
     return next(n for n, seconds in steps.items() if seconds <= 1.1 * min(steps.values()))
 
 
-def verdict(before, after, limit):
-    logs = [math.log(b / a) for a, b in zip(before, after)]
-    reach = 4.303 * stdev(logs) / math.sqrt(3)
-    if math.exp(mean(logs) - reach) > 1 + limit: return "slower"
-    return "not slower" if math.exp(mean(logs) + reach) <= 1 + limit else "cannot tell"
-
-
-def slow_rank(ranks):
-    waits = [median(wait) for _, wait in ranks]
-    slow = min(range(len(ranks)), key=lambda rank: waits[rank])
-    step = median(work + wait for work, wait in zip(*ranks[slow]))
-    others = median(wait for rank, wait in enumerate(waits) if rank != slow)
-    return slow if others - waits[slow] >= 0.1 * step else None
+def epochs_for(before, after, steps, start, share):
+    epochs = 1
+    while epochs * steps * before / (start + epochs * steps * after) < share * before / after: epochs += 1
+    return epochs

@@ -44,7 +44,7 @@ LESSONS = {  # in the order of reading
     "13": Lesson(_FOUR, "Pipeline", 45, 4, 3), "14": Lesson(_FOUR, "Tensor parallel", 45, 1, 3),
     "15": Lesson(_FOUR, "Planner", 40, 4, 3), "16": Lesson(_FOUR, "Launch", 50, 3, 3),
     "17": Lesson(_FIVE, "Monitor", 45, 4, 3),
-    "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 3, 4),
+    "18": Lesson(_FIVE, "Debugger", 45, 4, 3), "19": Lesson(_FIVE, "Report", 45, 3, 3),
     "20": Lesson(_FIVE, "Experiments", 45, 3, 3),
     "21": Lesson(_FIVE, "Checkpoint", 45, 2, 3), "22": Lesson(_FIVE, "Export", 45, 3, 3),
     "23": Lesson(_FIVE, "Cost", 40, 3, 3), "24": Lesson(_FIVE, "Pretrained", 45, 3, 3),

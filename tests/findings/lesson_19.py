@@ -32,7 +32,8 @@ CASES = {
                  (_STORE | dict(really=Gain(value=3.0, low=2.6, high=3.4)), "the queue for the store does not show")],
     "rp19f005": [(_EPOCHS | dict(got=2.8), "comes close to the gain of a step"),
                  (_EPOCHS | dict(got=2.0), "differ by more than 10%")],
-    "rp19f008": [(_SIGN | dict(inside=False, off=0.2, found=Gain(low=2.5, high=2.9, value=2.7)), "not 3.2 as predicted"),
+    "rp19f008": [(_SIGN | dict(inside=False, off=0.2, found=Gain(low=2.5, high=2.9, value=2.7)),
+                  "not 3.2 as predicted"),
                  (_SIGN | dict(inside=False, off=0.03, found=Gain(low=2.8, high=3.1, value=3.0)), "you measured it"),
                  (_SIGN | dict(inside=False, off=0.2, found=Gain(low=0.9, high=4.0, value=2.0)), "sign no gain")],
 }

@@ -27,7 +27,8 @@ CASES = {
     ],
     "l2000005": [
         (JUDGED | dict(decay_gap="+1.0"), "A - B is -0.5 at a constant rate and +1.0 with decay. But"),
-        (JUDGED | dict(decay_gap="-0.2"), "errors. With full batches, A - B is -0.5 at a constant rate and -0.2 with decay."),
+        (JUDGED | dict(decay_gap="-0.2"),
+         "errors. With full batches, A - B is -0.5 at a constant rate and -0.2 with decay."),
     ],
     "l2000006": [
         (NEEDED | dict(pairs=45, of_means=9), "8 (5.14 / 1)² + 2 = 214 runs of each. Pairs bring that to 45"),

@@ -23,7 +23,7 @@ def step_folders(
 ) -> dict[int, Path]:
     "Step -> folder of each checkpoint that was renamed into place, whole or not; newest first."
     try: names = os.listdir(root)
-    except FileNotFoundError: return {}
+    except (FileNotFoundError, NotADirectoryError): return {}
     found = {int(match[1]): Path(root) / name for name in names if (match := _NAME.fullmatch(name))}
     return dict(sorted(found.items(), reverse=True))
 

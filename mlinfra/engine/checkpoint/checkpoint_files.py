@@ -314,12 +314,17 @@ def checkpoint_at(
     size = sum(size for size, _crc32 in kept["files"].values())
     return Checkpoint(folder, kept["step"], kept["epoch"], size, kept["written"])
 
+def _steps(root: str | os.PathLike) -> dict[int, Path]:
+    "Step -> folder, newest first; an error where the root is no folder."
+    if (path := folder_path("root", root)).is_file(): raise NotADirectoryError(errno.ENOTDIR, "a file", str(path))
+    return step_folders(path)
+
 def latest(
     root:str|os.PathLike,  # the folder given to `Checkpointer`
     tensors:bool=True,     # as `damage` takes it
 ) -> Checkpoint|None:      # None where there is none
     "The newest checkpoint that is whole. `UnreadableCheckpoint` if a newer one may be, and cannot be read now."
-    for folder in step_folders(folder_path("root", root)).values():
+    for folder in _steps(root).values():
         try: return checkpoint_at(folder, tensors)
         except UnreadableCheckpoint: raise
         except ValueError: continue  # `verify` says why
@@ -330,7 +335,7 @@ def verify(
 ) -> pd.DataFrame:
     "A row for each checkpoint, oldest first: step, path, good, why, bytes."
     import pandas as pd
-    rows = [_verdict(step, folder) for step, folder in step_folders(folder_path("root", root)).items()]
+    rows = [_verdict(step, folder) for step, folder in _steps(root).items()]
     return pd.DataFrame(rows[::-1], columns=["step", "path", "good", "why", "bytes"])
 
 def _verdict(step: int, folder: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from test_silent_errors import CASES, net, sgd
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES
@@ -157,9 +158,49 @@ def resumed(folder, sick):
     return said(folder, again, other, stream(30, seed=2))
 
 
+# ---- what the loop does between its lines
+
+def clipped_late(folder, sick):
+    model = net()
+    def clip(*_): nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    return said(folder, model, sgd(model), stream(40), after=clip if sick else None)
+
+
+def seeded_each_step(folder, sick):
+    model = net(nn.Dropout(0.1))
+    return said(folder, model, sgd(model), stream(40), before=(lambda n: torch.manual_seed(1)) if sick else None)
+
+
+def same_batch(folder, sick):
+    loader, model = DataLoader(TensorDataset(*next(stream(1, 384))), 32), net()
+    optimizer, inspector = sgd(model), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    with watch(folder, model, optimizer, rules=[inspector]) as w:
+        kept = iter(w(loader))
+        for _ in range(30 if sick else 12):
+            x, y = next(iter(w(loader)) if sick else kept)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
+    return inspector.findings
+
+
+# ---- what a loss is given
+
+def of_two_signs(folder, sick):
+    batches = [(x, (y > 1).float()[:, None] * (1 + sick) - int(sick)) for x, y in stream(60)]
+    return said(folder, m := net(out=1), sgd(m, 0.5), batches, F.binary_cross_entropy_with_logits)
+
+
+def rectified(folder, sick): return said(folder, m := net(*[nn.ReLU()] * sick), sgd(m), stream(40))
+
+
 MORE = dict(StaleOptimizer=stale_optimizer, FrozenMoves=frozen_moves, TyingLost=tying_lost, LoadedInPart=loaded_in_part,
             PrecisionLost=precision_lost, LearningRateCycles=rate_cycles, UnrelatedLabels=unrelated_labels,
-            LossRoseAgain=rises_again, LossSpike=spike, ResumedWorse=resumed)
+            LossRoseAgain=rises_again, LossSpike=spike, ResumedWorse=resumed,
+            ClippedAfterUpdate=clipped_late, EqualStepRandomness=seeded_each_step, SameBatch=same_batch,
+            TargetsOutOfRange=of_two_signs, RectifiedLogits=rectified)
 
 
 def test_each_rule_has_a_case():

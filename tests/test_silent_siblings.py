@@ -366,7 +366,39 @@ def part_in_eval(folder, sick):
     return trained(folder, model, sgd(model), listed(), after=after)
 
 
+# ---- gradients that are changed too late, targets of a binary cross entropy
+
+def clipped_after_adam(folder, sick):
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        if not sick: nn.utils.clip_grad_value_(model.parameters(), 0.01)
+        optimizer.step()
+        if sick: nn.utils.clip_grad_value_(model.parameters(), 0.01)
+        return loss
+    return loop_of(folder, step, optimizer_of=adamw)
+
+
+def yes_or_no(wrong):
+    def case(folder, sick):
+        x, y = samples()
+        right = (y > 1).float()[:, None]
+        batches = list(zip(x.split(32), (wrong(right) if sick else right).split(32)))
+        def step(model, optimizer, n, x, y):
+            optimizer.zero_grad()
+            loss = F.binary_cross_entropy_with_logits(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+        return loop_of(folder, step, model=net(out=1), batches=batches, optimizer_of=lambda m: sgd(m, 0.5))
+    return case
+
+
 CASES = dict(
+    clipped_after_adam=("ClippedAfterUpdate", clipped_after_adam),
+    pixels=("TargetsOutOfRange", yes_or_no(lambda y: 255 * y)),
+    counts=("TargetsOutOfRange", yes_or_no(lambda y: y + 1)),
     restarts=("LearningRateCycles", restarts), of_another=("StaleOptimizer", of_another),
     never_called=("StoppedEarly", never_called),
     probabilities=("ProbabilitiesAsLogits", divergence(lambda out: out.softmax(1))),

@@ -57,6 +57,8 @@ class UpdateLook:
     sees:bool|None=None         # whether outputs depend on later tokens of which they are the labels; None: not known
     batches:int=0               # of the loader, from which the micro-batches come; 0: they are parts of one
     adapts:bool=False           # the optimizer divides by the size of the gradients, as Adam does
+    changed_late:bool=False     # gradients were changed after the update before, which had already taken them
+    redrawn:bool=False          # the model drew random numbers, and the same ones as for the update before
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -110,11 +112,12 @@ class _Updates:
         self.small = [p for i, p in enumerate(small.values()) if i == 0 or p.numel() <= 1 << 16]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
         self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
+        self._taken: dict[int, tuple[torch.Tensor, int]] = {}  # gradients that the last update has taken, as they were
         self.begin()
 
     def begin(self, updated_in: int | None = None) -> None:
         self.updated_in, self.look = updated_in, None
-        self.judged = False
+        self.judged = self.changed_late = False
         self.left: dict[int, bool] = {}
         self.came: dict[int, torch.Tensor] = {}
         self.last: dict[int, tuple[int, torch.Tensor]] = {}  # the latest gradient, and in which batches they came
@@ -124,11 +127,19 @@ class _Updates:
         "A gradient comes, and is not yet added to what is there."
         if not self.updated: return
         there, grad = self.small[place].grad, grad.detach()
+        taken, version = self._taken.pop(place, (there, 0))
+        self.changed_late |= there is None is not taken and taken._version != version
         old = there is not None and bool(there.any())
         self.left[place] = old and self.left.get(place, True)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
         if step != self.updated_in: self.steps.add(step)  # after its update: another loss, as a GAN's generator has
         if len(self.steps) > 1: self.last[place] = grad.clone()
+
+    def forget(self) -> None: self._taken.clear()
+
+    def keep_taken(self) -> None:
+        "An update is over: what becomes of its gradients until the next come?"
+        self._taken = {i: (p.grad, p.grad._version) for i, p in enumerate(self.small) if p.grad is not None}
 
     def dropped(self) -> int:
         "The batches whose gradients are not in the update: it has those of the last one alone."
@@ -191,6 +202,9 @@ def _is_one_of_several() -> bool:
     "Whether other ranks would have to compute the same."
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
+def _are_equal(ours: list[torch.Tensor] | None, theirs: list[torch.Tensor] | None) -> bool:
+    return ours is not None is not theirs and all(map(torch.equal, ours, theirs))
+
 def _outputs_for(output: Any, tokens: torch.Tensor | None) -> torch.Tensor | None:
     "The first floats that come out with samples; for tokens, those with a row for each of them."
     first = first_floats(output)
@@ -219,6 +233,8 @@ class LoopProbe:
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
         self._noise = [] if model is None else noise_layers(model)
+        self._random = self._random_before = None  # the state of the generators before the first pass for an update
+        self._drew = False
         self._eager = model is not None and any(True for _ in leaf_modules(model))
 
     @property
@@ -260,6 +276,8 @@ class LoopProbe:
         "Take all hooks off."
         for handle in self._handles: handle.remove()
         self._handles, self._micro, self._on, self._whole = [], [], False, False
+        self._random = self._random_before = None
+        for state in self._states: state.forget()
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
         return OwnedHook(owner, lambda *args: self._guarded(act, *args))
@@ -274,6 +292,7 @@ class LoopProbe:
     def _before_model(self, args: tuple, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
         "A hook that another one has removed in the same call is still called, and without the keywords."
         self._calls.append(None)
+        if not self._forwards and len(self._calls) == 1 and torch.is_grad_enabled(): self._random = self._generators()
         if len(self._calls) == 1: self._tokens = next(filter(_are_tokens, [*args, *kwargs.values()]), None)
         if len(self._calls) > 1 or self._model.training or any(m.training for _, m in self._noise): return
         self._calls[-1] = _TrainingCalls()
@@ -289,6 +308,7 @@ class LoopProbe:
                                      () if calls is None else tuple(calls.names), self._size(output)))
         if not learns: return
         self._has_learned = True
+        if not self._forwards: self._drew = not _are_equal(self._random, self._generators())
         self._forwards += 1
         tokens, self._tokens = self._tokens, None
         out = _outputs_for(output, tokens) if self._several or tokens is not None else None
@@ -296,6 +316,17 @@ class LoopProbe:
         if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
         if tokens is not None and out.dim() == 3 and out.shape[:2] == tokens.shape:
             out.register_hook(lambda grad: self._guarded(self._compare_labels, grad, tokens))
+
+    def _generators(self) -> list[torch.Tensor]:
+        "The states of the generators that the model draws from."
+        device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
+        own = [] if device.type != "cuda" else [torch.cuda.get_rng_state(device)]
+        return [torch.get_rng_state(), *own]
+
+    def _redrawn(self) -> bool:
+        "Whether the model has drawn the same numbers as for the update before."
+        now, before, self._random, self._random_before = self._random, self._random_before, None, self._random
+        return self._drew and _are_equal(now, before)
 
     def _size(self, output: Any) -> torch.Tensor | None:
         out = None if self._has_learned else first_floats(output)
@@ -336,7 +367,7 @@ class LoopProbe:
         state.keep_frozen()
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
                                 state.dropped() if len(self._states) == 1 else 0, tuple(self._scales), self._shift,
-                                self._sees, self._batches(), state.adapts())
+                                self._sees, self._batches(), state.adapts(), state.changed_late, self._redrawn())
 
     def _batches(self) -> int:
         "Of the loader; 0: each micro-batch is a part of the same one."
@@ -349,4 +380,5 @@ class LoopProbe:
         self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin(self.step)
+        state.keep_taken()
         if look is not None: self._on_update(look)

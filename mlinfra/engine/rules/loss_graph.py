@@ -30,12 +30,16 @@ class LossGraph:
     weighted:tuple[tuple[int, ...], tuple[int, ...]]|None=None   # shape of the losses of samples, and what it became
     width:int=0                  # of how many classes a cross entropy chooses
     taker:str="nll_loss"         # the loss that gets what `raw` says
+    rectified:str=""             # "ReLU" where a loss that takes logits gets what that makes
+    binary:bool=False            # it is a mean or sum of a binary cross entropy, which targets from 0 to 1 keep above 0
+    chances:tuple[float, ...]=() # the least and greatest target of a binary cross entropy, where they are known
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
 _SAME = ("View", "Reshape", "UnsafeView", "ToCopy", "Squeeze", "Unsqueeze", "Slice", "Select", "Transpose", "Permute",
          "Alias", "T", "Clone")
 _PROBABILITIES = dict(Softmax="softmax", Sigmoid="sigmoid")
+_RECTIFIED = dict(Relu="ReLU", Hardtanh="ReLU6")
 _NO_LOGARITHMS = dict.fromkeys(("Addmm", "Mm", "Linear", "Convolution", "Bmm"), "layer") | dict(Softmax="softmax")
 _ELEMENTWISE = ("MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
@@ -108,6 +112,13 @@ def _targets(node: Any) -> frozenset[float] | None:
     if target.device.type != "cpu" or not target.numel(): return None
     return frozenset(float(part) for part in (target.min(), target.max()))
 
+def _is_binary(node: Any) -> bool:
+    "Whether a loss is a binary cross entropy, its mean, its sum or a part of that."
+    while _kind(node) in ("Mean", "Sum", "Div"):
+        node = next((child for child, _ in node.next_functions if child is not None), None)
+        if node is None: return False
+    return _kind(node).startswith("BinaryCrossEntropy")
+
 def read_loss_graph(
     step:int,
     loss:torch.Tensor,              # as the loop computes it, with its graph
@@ -116,11 +127,12 @@ def read_loss_graph(
     "Read the nodes next to a loss."
     root, loss_name = loss.grad_fn, "nll_loss"
     if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
-    twice, raw, broadcast, compared, across, weighted, width = "", "", None, [], False, None, 0
+    twice, raw, broadcast, compared, across, weighted, width, rectified = "", "", None, [], False, None, 0, ""
     for node, by in _nodes(root):
         kind = _kind(node)
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
+            rectified = rectified or _RECTIFIED.get(_before(node), "")
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if _is_divergence(node, by): raw, loss_name = raw or _NO_LOGARITHMS.get(
             _before(node.next_functions[1][0]), ""), "kl_div"
@@ -132,5 +144,7 @@ def read_loss_graph(
     classes = any(math.prod(_given(node)) == math.prod(target) if _kind(node).startswith("Binary") else
                   _given(node)[:1] == target[:1] for node in compared)
     values = [_targets(node) for node in compared]
+    chances = [one for node, one in zip(compared, values) if one and _kind(node).startswith("Binary")]
     known = frozenset().union(*values) if values and None not in values else None
-    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width, loss_name)
+    return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width, loss_name,
+                     rectified, _is_binary(root), tuple(sorted(frozenset().union(*chances))))

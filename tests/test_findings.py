@@ -4,8 +4,10 @@
 `finding` reads, words that its sentence must hold). Names of the lesson's cells are set to figures of the test.
 """
 import ast
+import html
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,15 @@ def test_each_sentence_is_chosen_by_some_figures(path):
             seen |= {(n, branch) for n, branch, _ in told}
         every = {(n, branch) for n, call in enumerate(calls) for branch in range(len(call.args) + 1)}
         assert seen == every, f"cell {cell}: no case chooses {sorted(every - seen)} (call, sentence)"
+
+
+@pytest.mark.parametrize("path", sorted((HERE.parent / "nbs").rglob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_page_shows_the_words_of_its_text(path):
+    "A saved conclusion is there twice, as HTML and as text: whoever changes one must change the other."
+    def bare(text): return re.sub(r"[\s`*]+", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text))
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for data in (output.get("data", {}) for output in cell.get("outputs", ())):
+            text = bare("".join(data.get("text/plain", "")))
+            for shown in re.findall(r'<p class="mlinfra-finding.*?</p>', "".join(data.get("text/html", "")), re.S):
+                words = html.unescape(re.sub(r"<[^>]+>", "", shown))
+                assert bare(words) in text, f"cell {cell['id']} shows: {words}"

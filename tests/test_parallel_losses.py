@@ -49,6 +49,8 @@ REFUSED = dict(
     total=(lambda s, y: each(s, y).sum(), 'say reduction="sum"'),
     penalty=(lambda s, y: F.cross_entropy(s, y) + 0.01 * s.abs().sum(), 'say reduction="sum"'),
     by_batch_size=(lambda s, y: each(s, y).sum() / 8, "divides a sum by 8"),
+    by_data_set=(lambda s, y: each(s, y).sum() / SAMPLES, f"divides a sum by {SAMPLES}, the samples of the data set"),
+    real_and_false=(lambda s, y: (lambda real, false: real.mean() - false.mean())(*s.chunk(2)), "together (sub"),
     masked=(lambda s, y: (each(s, y) * positives(y)).sum() / positives(y).sum().clamp(min=1), "Pass weight="),
     picked=(lambda s, y: s[y > 0].square().mean(), "Pass weight="),
     centred=(lambda s, y: F.cross_entropy(s - s.detach().mean(0), y), "several samples of a batch together (sub"),

@@ -3,7 +3,7 @@ import pandas as pd
 
 SENT = dict(said="Stage 3 sends 2.26 MiB")
 TOKENS = dict(said="Over two servers 3,100 tokens hide the sending, ", over_512=3_308.0)
-ROOM = dict(said="An H100 has 85 GB", peaks=pd.Series([112.9, 64.0, 57.6, 20.0]), sequence=8.6)
+ROOM = dict(said="An H100 has 85 GB", room=85.0, staying=85.6, peaks=pd.Series([112.9, 64.0, 57.6, 20.0]), sequence=8.6)
 KEPT = dict(said="Kept: 99.5%. ", reached=0.374, source="H100; a table")
 
 CASES = {
@@ -21,7 +21,7 @@ CASES = {
         (dict(off=1.0, share=0.36), "the sum and the count are 1.0 blocks apart"),
     ],
     "sh12f07": [
-        (ROOM | dict(fits=[1, 2, 3]), "so stage 1 is the lowest that fits: 64 GB"),
+        (ROOM | dict(fits=[1, 2, 3]), "64 GB, when backward ends. (If its gradients stay, backward begins with 86 GB"),
         (ROOM | dict(fits=[2, 3]), "85 GB; stage 2 is the lowest that fits."),
         (ROOM | dict(fits=[]), "85 GB; no stage fits."),
     ],
@@ -30,7 +30,7 @@ CASES = {
         (TOKENS | dict(rails=4_900.0), "more than two sequences of 2,048."),
     ],
     "sh12g04": [
-        (KEPT | dict(low_few=99.5, if_64=92.3), "the whole step reaches 37% of the peak"),
+        (KEPT | dict(low_few=99.5, if_64=92.3), "the whole step reaches 37% of the peak, not the rule's 67%"),
         (KEPT | dict(low_few=93.0, if_64=92.3), "So this run does not tell. (H100; a table)"),
     ],
 }

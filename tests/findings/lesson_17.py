@@ -17,7 +17,7 @@ CASES = {
         (LEVELS | dict(mixes=True, outside=1.3, others=0.0), "the picture shows when it was less than all"),
     ],
     "l17f0002": [
-        (dict(least=0.94, cores=2), "shows 0.94 of 2 cores: no sample shows that the cores were idle"),
+        (dict(least=0.94, cores=2), "shows 0.94 of 2 cores: no sample shows that all cores were idle"),
         (dict(least=0.1, cores=2), "other programs took the cores then"),
     ],
     "l17f0003": [
@@ -27,7 +27,7 @@ CASES = {
     "l17f0004": [
         (PAUSE | dict(own=1.02), "fills one core (1.02)"),
         (PAUSE | dict(own=0.6, crowd=1.3), "other programs use 1.30 at the time"),
-        (PAUSE | dict(own=0.8), "good to about 0.1"),
+        (PAUSE | dict(own=0.8), "may be off by some tenths"),
     ],
     "l17f0005": [
         (CASES_SEEN | dict(odd=[]), "Each verdict names what we put in"),

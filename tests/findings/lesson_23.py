@@ -3,14 +3,15 @@ import math
 
 RESNET = dict(sheet=28.5, by_sheet=1.4, v100_epochs=37, a100_epochs=41)
 PAIR = dict(aws_times=2.07, peak_times=2.27)
-STEPS = dict(provider=2.13, aws_first=0.5, small=[0.66, 0.83, 0.79], panel_said=" (By the data sheets.)")
+STEPS = dict(provider=2.13, aws_first=0.5, small_first=1.41, small=[0.83, 0.66, 0.79],
+             panel_said=" (By the data sheets.)")
 COUNTED = dict(inside=40, later=range(44), worst=3.3, llama=1.9, low_price="$7,800", high_price="$28,600",
                slow_h100=18, h100s=28, slow_a100=2, a100s=16, median_h100=1.09)
 PROGRAMS = dict(programs=2.5, spans=3.7, parts_said=" On the same GPUs ...")
 TRIAL = dict(took="The five runs took 0.98 to 1.02 times the predicted 4.4 s. ", worst_off=0.02, side="", math=math)
 BILL = dict(price_said="$7,070", days=5.5, all_hours=132.0, an_hour=53.52, best=14451, short=8532)
 ANSWER = dict(low_price="$7,800", count_said="$13,500", high_price="$28,600", price_said="$7,070", price=7070.0,
-              fp8_gain=1.28, low_fp8="$3,900", high_fp8="$14,300", trial_said="$53.5", runpod_said="$5,880", low=0.58,
+              fp8_gain=1.28, low_fp8="$3,900", high_fp8="$14,300", an_hour=53.52, runpod_said="$5,880", low=0.58,
               high=2.1, by_count=13_500.0, rented=7070.0, all_on_h100=273.0)
 
 CASES = {

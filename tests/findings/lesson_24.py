@@ -23,7 +23,7 @@ CASES = {
                  (_LABELS | dict(alone_20=90.9, reached=78.0), "no more than training from scratch with 5")],
     "c24a0011": [(_INSIDE | dict(helped=[("LoRA", 20)], harmed=[]), "learn: LoRA with 20 of each."),
                  (_INSIDE | dict(helped=[], harmed=[("LoRA", 20)]), "does harm on average over the draws: LoRA"),
-                 (_INSIDE | dict(helped=[], harmed=[], near=[("LoRA", 20)]), "by chance in one experiment of 5"),
+                 (_INSIDE | dict(helped=[], harmed=[], near=[("LoRA", 20)]), "by chance in about one experiment of 5"),
                  (_INSIDE | dict(helped=[], harmed=[]), "All intervals contain zero")],
     "pt240012": [(_ANSWER | dict(reading=0.05), "You save labels, and a little time: the features"),
                  (_ANSWER | dict(reading=0.2), "You save labels, not time: the features")],

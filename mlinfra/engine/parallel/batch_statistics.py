@@ -233,7 +233,7 @@ f"the loss depends on several samples of a batch together ({where}) and is not t
         given = {id(x): x for x in tree_leaves((args, kw)) if isinstance(x, torch.Tensor) and x in self.labels}
         kinds = {type(self.labels[x]) for x in given.values()}
         bad = self._together(map(self.labels.get, given.values()),
-                             name in _JOINING or not any(x.dim() for x in outs), name)
+                             name in _JOINING or not any(x.dim() for x in outs) and "sub" not in name, name)
         changed = [x for x in outs if any(x is y for y in tree_leaves((args, kw)))]
         if not outs or self._reordered(name, args, outs): return
         if isinstance(bad, Picked) and Rows in kinds: bad = Mixed(f"{name.strip('_')} at {_line()}")

@@ -123,6 +123,7 @@ def terms_problem(
     terms:Iterable[LossTerm],
     share:Share,            # of the batch that the loss is of
     accumulation:int=1,     # by which the loop divides its loss
+    samples:int=0,          # of the data set, where that is known
 ) -> str:                   # empty if ranks can compute it, as far as one of them can tell
     "Why the mean of the ranks' losses is not the loss of the whole batch, and what to do."
     for term in terms:
@@ -138,6 +139,10 @@ def terms_problem(
         if share.samples != share.own and share.samples in term.stated and term.summed != share.samples:
             return (f"the loss divides a sum by {share.samples}, the samples of the whole batch, and this rank has "
                     f"{share.own} of them: divide by len(x), or say reduction=\"sum\" if it is a constant")
+        if samples and samples not in (share.own, term.summed) and samples in term.stated:
+            return (f"the loss divides a sum by {samples}, the samples of the data set, whatever a rank has of them, "
+                    "and the mean over the ranks would divide it once more: say reduction=\"sum\" to parallelize if "
+                    "all of the loss is such a sum, or divide by len(x)")
     return ""
 
 def sum_problem(

@@ -26,6 +26,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
+from ..loading.loader_surgery import length_of
 from .rank_agreement import RankState, check_agreed, factor, rank_state, settings_of, some_values
 from .loss_terms import (
     MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
@@ -213,7 +214,8 @@ class RankLoop:
             self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(
                 terms, share.own, self.loader.watch.decides())}))
             if self.loader.weight is None and rows > 1:
-                self.problem = self.problem or terms_problem(terms, share, self.accumulation)
+                samples = length_of(getattr(self.loader.loader, "dataset", ())) or 0
+                self.problem = self.problem or terms_problem(terms, share, self.accumulation, samples)
 
     def note_gradients(self) -> None:
         "Keep some values of the gradients, where ranks have parts of them: what the loop does with them is compared."

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -22,6 +23,7 @@ from mlinfra.engine.record.watch import watch
 from mlinfra.engine.report.page import make_report
 from mlinfra.engine.trace.profile_steps import traces_of
 from mlinfra.engine.trace.trace import read
+from mlinfra.engine.trace.trace_advice import advise
 from mlinfra.engine.trace.trace_tables import PARTS
 from mlinfra.engine.train.observers import Observer
 from mlinfra.training import fit
@@ -236,6 +238,31 @@ def kept(entry):
     "Whether an entry is one of those from which a trace without marks begins."
     cat, name = str(entry.get("cat")).lower(), entry["name"]
     return cat in KEPT or cat == "python_function" and name.startswith("nn.Module")
+
+
+def loop_step(load):
+    "Milliseconds of a step, and of the GPU's wait for the loader: five short kernels, then five long ones."
+    cpu = gpu = 0
+    for _ in range(20):
+        before, waited = gpu, 0
+        cpu = loaded = cpu + load
+        for kernel in [2] * 5 + [20] * 5:
+            cpu += 8    # a launch
+            waited += max(0, loaded - gpu)
+            gpu = max(gpu, cpu) + kernel
+    return gpu - before, waited
+
+
+def test_only_what_is_a_bound_is_called_one():
+    (slow, waited), (fast, _) = loop_step(80), loop_step(0)
+    assert slow - fast > waited > 0, "the lead that the CPU wins also hides late launches"
+    row = dict.fromkeys(PARTS, 0.0) | dict(idle_loader=0.1, idle_launch=0.1, idle_synchronise=0.1, copy_exposed=0.1,
+                                           communication_exposed=0.1, gpu_compute=0.5)
+    steps = pd.DataFrame([row | dict(seconds=0.1, gpu_busy=0.7, loader=0.1)] * 4)
+    kernels = pd.DataFrame([dict(kind="compute", seconds=1.0, tensor_cores=True)])
+    bound = {one.cause: "At most" in str(one) or "upper bound" in str(one) for one in advise(steps, kernels)}
+    assert bound == dict(idle_loader=False, idle_launch=False, idle_synchronise=False, copy_exposed=False,
+                         communication_exposed=True)
 
 
 def test_what_is_no_trace_is_said(tmp_path, capsys):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset, Subset, TensorDataset
 
-from .engine.base.checks import boolean, ceil_div, nonnegative_int, positive_int
+from .engine.base.checks import boolean, ceil_div, function, nonnegative_int, positive_int
 from .engine.loading.idx_files import idx_bytes
 from .engine.loading.jpegs import JpegFolder as JpegFolder, make_jpegs as make_jpegs
 
@@ -33,8 +33,12 @@ class Images(Dataset):
         images:torch.Tensor,  # uint8, samples x channels x height x width
         labels:torch.Tensor,  # int64, one for each image
     ):
+        images, labels = torch.as_tensor(images), torch.as_tensor(labels)
         if len(images) != len(labels):
             raise ValueError(f"{len(images):,} images have {len(labels):,} labels: there must be one for each")
+        if labels.ndim != 1 or (labels != labels.long()).any():
+            raise ValueError(f"labels must be a whole number for each image, got {labels.dtype} of shape "
+                             f"{tuple(labels.shape)}: take a TensorDataset for other targets")
         self.images, self.labels = images, labels
 
     @property
@@ -96,6 +100,8 @@ def to_float(
     images:torch.Tensor,  # uint8, any shape
 ) -> torch.Tensor:        # float32, the same shape
     "Pixels between 0 and 1, for a whole batch at once."
+    if images.is_floating_point() or images.dtype == torch.bool:
+        raise TypeError(f"images must be whole numbers from 0 to 255, got {images.dtype}: they are divided by 255")
     return images.to(torch.float32).div_(255)
 
 # %% ../nbs/02_data.ipynb #740c00a7
@@ -112,13 +118,13 @@ class PerSample(Dataset):
         dataset:Images,                                                       # channels x height x width, uint8
         transform:Callable[[torch.Tensor], torch.Tensor]=sample_to_float,     # gets height x width x channels
     ):
-        self.dataset, self.transform = dataset, transform
+        self.dataset, self.transform = dataset, function("transform", transform)
 
     def __len__(self) -> int: return len(self.dataset)
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         image, label = self.dataset[i]
-        return self.transform(image.permute(1, 2, 0)), label
+        return self.transform(image.clone().permute(1, 2, 0)), label  # it may change what it gets in place
 
 # %% ../nbs/02_data.ipynb #6a32d5e5
 def as_tensors(
@@ -157,7 +163,8 @@ class BatchLoader:
         lengths = [len(t) for t in self.tensors]
         if len(set(lengths)) > 1:
             raise ValueError(f"the tensors of a data set must have as many rows each, got {lengths}")
-        self.dataset, self.batch_size, self.transform = dataset, batch_size, transform
+        self.dataset, self.batch_size = dataset, batch_size
+        self.transform = function("transform", transform, none=True)
         self.shuffle, self.drop_last = boolean("shuffle", shuffle), boolean("drop_last", drop_last)
         self.generator = None if seed is None else _seeded(seed)
         if drop_last and len(self) == 0:
@@ -181,21 +188,28 @@ class BatchLoader:
         return self.samples // self.batch_size if self.drop_last else ceil_div(self.samples, self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        size = self.batch_size
-        for rows in self._order().split(size):
+        _draw(self.generator)  # DataLoader's seed for its workers
+        return self._batches()
+
+    def _batches(self) -> Iterator[tuple[torch.Tensor, ...]]:
+        size, whole = self.batch_size, self.samples // self.batch_size
+        for number, rows in enumerate(self._order().split(size)):
+            if number == whole: self._remainder()
             if len(rows) < (size if self.drop_last else 1): return
             batch = tuple(tensor.index_select(0, rows) for tensor in self.tensors)
             yield batch if self.transform is None else (self.transform(batch[0]), *batch[1:])
+        if whole * size == self.samples: self._remainder()
 
     def _order(self) -> torch.Tensor:
         "This epoch's order, with the draws that DataLoader makes from the same generator."
-        _draw(self.generator)  # DataLoader's seed for its workers
         if not self.shuffle: return torch.arange(self.samples, device=self.tensors[0].device)
         generator = self.generator
         if generator is None: generator = torch.Generator().manual_seed(_draw(None))
-        order = torch.randperm(self.samples, generator=generator)
-        torch.randperm(self.samples, generator=generator)  # RandomSampler's draw for a remainder that is empty
-        return order.to(self.tensors[0].device)
+        return torch.randperm(self.samples, generator=generator).to(self.tensors[0].device)
+
+    def _remainder(self) -> None:
+        "RandomSampler's draw for a remainder that is empty, where its epoch ends and not where a loop leaves it."
+        if self.shuffle and self.generator is not None: torch.randperm(self.samples, generator=self.generator)
 
 def _draw(generator: torch.Generator | None) -> int:
     "A whole number from the generator, or from torch's global one."

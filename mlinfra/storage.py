@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from .engine.base.checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
+from .engine.base.checks import (boolean, function, nonnegative_int, one_of, positive_int, positive_ints,
+                                         whole_number)
 from .engine.base.hardware import StorageModel
-from .engine.loading.jpegs import JpegFolder, decode_image, read_file
+from .engine.loading.jpegs import JpegFolder, decode_image, plain_folder, read_file
 from .engine.loading.reads import measure_reads, read_block
 from .engine.loading.shards import image_and_label, list_shards, mixed, shard_share
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class ReadAhead(Dataset):
         folder:JpegFolder,   # its files, its transform
         in_flight:int=16,    # reads at once in each worker
     ):
+        plain_folder("folder", folder, "__getitem__", "__getitems__", "__len__", "load")
         if folder.on_error != "raise": raise ValueError(f"folder must have on_error='raise', got {folder.on_error!r}")
         self.folder, self.in_flight = folder, positive_int("in_flight", in_flight, most=10_000)
 
@@ -179,7 +181,8 @@ class ShardDataset(IterableDataset):
         self.rank = whole_number("rank", rank, 0, self.world_size - 1)
         self.buffer, self.block_bytes = positive_int("buffer", buffer), positive_int("block_bytes", block_bytes)
         self.on_error = one_of("on_error", on_error, ("raise", "skip"))
-        self.transform, self.shuffle, self.seed, self.read, self.decode = transform, shuffle, seed, read, decode
+        self.transform, self.read, self.decode = function("transform", transform, none=True), read, decode
+        self.shuffle, self.seed = boolean("shuffle", shuffle), seed
         self.shards, self.classes = list_shards(root)
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # workers that persist read it
 

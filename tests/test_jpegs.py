@@ -1,4 +1,5 @@
 """JPEGs under faults: a killed writer, a full disk, files that vanish, and every sample once whoever loads."""
+import itertools
 import os
 import pickle
 import resource
@@ -8,16 +9,19 @@ from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from copies import heard, run_code, twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from mlinfra import data
 from mlinfra.engine.loading import jpegs, raw_cache as rawcache
 from mlinfra.engine.loading.loader_surgery import opened
+from mlinfra.engine.loading.shards import write_shards
+from mlinfra.storage import ReadAhead
 
 SMALL = dict(size=(32, 24), classes=3, progress=False)
 
@@ -136,6 +140,66 @@ def test_a_raw_cache_travels_to_workers_as_a_path(photos, tmp_path):
     assert len(pickle.dumps(cache)) < 5_000
     loader = DataLoader(cache, 4, num_workers=1, multiprocessing_context="forkserver")  # as with spawn, all is pickled
     assert torch.equal(next(iter(loader))[0][3], cache[3][0])
+
+
+def test_a_transform_that_works_in_place_changes_no_stored_pixels(photos, tmp_path):
+    path = rawcache.make_raw_cache(jpegs.JpegFolder(photos), tmp_path / "raw", progress=False)
+    sets = [rawcache.RawCache(path, torch.Tensor.bitwise_not_),
+            rawcache.RawCache(path, lambda image: torch.from_numpy(np.invert(image.numpy(), out=image.numpy()))),
+            data.PerSample(data.Images(torch.randint(0, 256, (12, 3, 4, 4), dtype=torch.uint8), torch.arange(12)),
+                           torch.Tensor.bitwise_not_)]
+    for one in sets:
+        first = [image.clone() for image, _ in one]
+        assert all(torch.equal(image, again) for image, (again, _) in zip(first, one))
+
+
+class OwnSamples(jpegs.JpegFolder):
+    def __getitem__(self, i): return super().__getitem__(i)[0], 0
+
+
+@pytest.mark.parametrize("use", [
+    lambda folder, root: rawcache.make_raw_cache(folder, root, progress=False),
+    lambda folder, root: write_shards(folder, root, progress=False),
+    lambda folder, root: ReadAhead(folder)])
+def test_what_is_no_folder_of_files_or_makes_its_own_samples_is_refused(photos, tmp_path, use):
+    folder = jpegs.JpegFolder(photos)
+    for bad, words in (Subset(folder, [0]), "got Subset"), (OwnSamples(photos), "a __getitem__ of its own"):
+        with pytest.raises(TypeError, match=words): use(bad, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("write", [
+    lambda folder, root: jpegs.make_jpegs(root, 1, **SMALL),
+    lambda folder, root: rawcache.make_raw_cache(folder, root, progress=False),
+    lambda folder, root: write_shards(folder, root, progress=False)])
+def test_a_path_that_no_shell_expands_is_refused(photos, tmp_path, monkeypatch, write):
+    monkeypatch.chdir(tmp_path)
+    for root in ("~/made", ""):
+        with pytest.raises(ValueError, match="must be the path of a folder"): write(jpegs.JpegFolder(photos), root)
+    assert not (tmp_path / "~").exists()
+
+
+def test_a_loop_that_leaves_its_epochs_early_sees_the_orders_of_a_data_loader():
+    numbers = TensorDataset(torch.arange(10))
+    for size, seen in itertools.product((3, 5), range(5)):
+        theirs = DataLoader(numbers, size, shuffle=True, generator=torch.Generator().manual_seed(1))
+        for one, other in zip(*[[[b.tolist() for b, in itertools.islice(loader, seen)] for _ in range(3)]
+                                for loader in (data.BatchLoader(numbers, size, shuffle=True, seed=1), theirs)]):
+            assert one == other
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([0.0, 1.5]), torch.tensor([0, torch.nan]), torch.eye(2).long()])
+def test_labels_that_are_no_classes_are_refused(labels):
+    with pytest.raises(ValueError, match="labels must be a whole number for each image"):
+        data.Images(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), labels)
+
+
+@pytest.mark.parametrize("make", [
+    lambda photos: jpegs.JpegFolder(photos, transform=32), lambda photos: jpegs.JpegFolder(photos, read="file"),
+    lambda photos: data.BatchLoader(TensorDataset(torch.zeros(2)), transform=2),
+    lambda photos: data.PerSample(data.Images(torch.zeros(1, 1, 1, 1), torch.zeros(1)), None)])
+def test_a_transform_that_cannot_be_called_is_refused_at_once(photos, make):
+    with pytest.raises(TypeError, match="must be a function"): make(photos)
 
 
 def test_a_cut_cache_is_refused(photos, tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 
 # %% auto #0
 __all__ = ['LARGEST', 'ceil_div', 'whole_number', 'positive_int', 'nonnegative_int', 'refusal', 'positive_ints', 'finite',
-           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'folder_path',
+           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'function', 'folder_path',
            'writable_file']
 
 # %% ../../../nbs/engine/base/checks.ipynb #be1de1f1
@@ -177,6 +177,16 @@ def boolean(
     "`value` as a bool; ValueError unless it is True or False."
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"): return bool(value)
     raise ValueError(f"{name} must be True or False, got {value!r}")
+
+def function(
+    name:str,          # the argument's name, for the message
+    value:Any,         # what the caller gave
+    none:bool=False,   # whether None makes sense
+) -> Any:
+    "`value`; TypeError unless it can be called."
+    if callable(value) or none and value is None: return value
+    raise TypeError(f"{name} must be a function{' or None' * none}, got {value!r}")
+
 
 # %% ../../../nbs/engine/base/checks.ipynb #d84cc360
 def folder_path(

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import Dataset
 
-from ..base.checks import nonnegative_int, one_of, positive_int, positive_ints, whole_number
+from ..base.checks import (folder_path, function, nonnegative_int, one_of, positive_int, positive_ints,
+                                         whole_number)
 from ..base.store import remove_old_parts, write_whole
 from ..base.text import count_text
 
 # %% auto #0
-__all__ = ['clouds', 'photo', 'make_jpegs', 'read_file', 'decode_image', 'decode_with_pillow', 'JpegFolder']
+__all__ = ['clouds', 'photo', 'make_jpegs', 'read_file', 'decode_image', 'decode_with_pillow', 'JpegFolder', 'plain_folder']
 
 # %% ../../../nbs/engine/loading/jpegs.ipynb #96921d78
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def make_jpegs(
 ) -> Path:                              # the folder
     "Write photo-like JPEGs, a folder for each class, or go on with them; ValueError if the folder holds other things."
     from tqdm.auto import tqdm
-    n, classes, root = positive_int("n", n, 10**9), positive_int("classes", classes, 10**6), Path(root)
+    n, classes, root = positive_int("n", n, 10**9), positive_int("classes", classes, 10**6), folder_path("root", root)
     size = positive_ints("size", size, 16, 65_500, length=2)
     seed, quality = whole_number("seed", seed), whole_number("quality", quality, 1, 100)
     _claim(root, dict(size=list(size), seed=seed, classes=classes, quality=quality), n)
@@ -176,7 +177,8 @@ class JpegFolder(Dataset):
         decode:Callable[[torch.Tensor, str], torch.Tensor]=decode_image,  # bytes, name -> pixels
     ):
         self.on_error = one_of("on_error", on_error, ("raise", "skip"))
-        self.root, self.transform, self.read, self.decode = Path(root), transform, read, decode
+        self.root, self.transform = Path(root), function("transform", transform, none=True)
+        self.read, self.decode = function("read", read), function("decode", decode)
         self.classes = _class_names(self.root)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         self.samples = [(path, i) for i, name in enumerate(self.classes) for path in _files(self.root / name)]
@@ -227,6 +229,18 @@ class JpegFolder(Dataset):
         "The files left out so far, by this process and its workers."
         return [self.samples[i][0]
                 for i in self._broken.nonzero().flatten().tolist()] if self.on_error == "skip" else []
+
+def plain_folder(
+    name:str,      # the argument's name, for the message
+    folder:Any,    # what the caller gave
+    *methods:str,  # which must be those of `JpegFolder`, because they are not called
+) -> None:
+    "TypeError unless it is a `JpegFolder`, and its class makes samples as that does."
+    if not isinstance(folder, JpegFolder):
+        raise TypeError(f"{name} must be a JpegFolder, got {type(folder).__name__}")
+    own = [one for one in methods if getattr(type(folder), one) is not getattr(JpegFolder, one)]
+    if own: raise TypeError(f"{name} must be a JpegFolder whose files are its samples, and {type(folder).__name__} "
+                            f"has a {own[0]} of its own, which would be passed over")
 
 def _class_names(root: Path) -> list[str]:
     "The folders in `root`, sorted."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from ..base.checks import positive_int
+from ..base.checks import folder_path, function, positive_int
 from .crops import resized_image
-from .jpegs import JpegFolder
+from .jpegs import JpegFolder, plain_folder
 from ..base.store import whole_folder
 
 # %% auto #0
@@ -31,7 +32,8 @@ def make_raw_cache(
 ) -> Path:                          # the folder
     "Decode every image once and write its pixels; a folder appears whole or not at all."
     import numpy as np
-    path, shorter = Path(path), None if shorter is None else positive_int("shorter", shorter)
+    path, shorter = folder_path("path", path), None if shorter is None else positive_int("shorter", shorter)
+    plain_folder("folder", folder, "__getitem__", "__getitems__", "__len__")
     if path.exists(): raise ValueError(f"{path} exists: remove it, or open it with RawCache({str(path)!r})")
     with whole_folder(path) as building:
         rows = _write_pixels(folder, building / "pixels", shorter, progress)
@@ -66,7 +68,7 @@ class RawCache(Dataset):
         transform:Callable|None=None,   # applied to each image
     ):
         import numpy as np
-        self.path, self.transform, self._pixels = Path(path), transform, None
+        self.path, self.transform, self._file = Path(path), function("transform", transform, none=True), None
         try:
             self.index = np.load(self.path / "index.npy")
             self.classes = json.loads((self.path / "classes.json").read_text())
@@ -84,16 +86,18 @@ class RawCache(Dataset):
         self,
         i:int,           # the number of a sample
     ) -> torch.Tensor:   # uint8, 3 x height x width
-        "Image i, untransformed: a view of the mapped file."
-        import numpy as np
-        if self._pixels is None: self._pixels = torch.from_numpy(np.memmap(self.path / "pixels", np.uint8, "c"))
+        "Image i, untransformed, from a mapping of its own: what changes it in place changes no other reading of it."
+        if self._file is None: self._file = open(self.path / "pixels", "rb")  # noqa: SIM115: closed with the cache
         start, height, width, _ = map(int, self.index[i])
-        return self._pixels[start:start + height * width * 3].view(height, width, 3).permute(2, 0, 1)
+        skip = start % mmap.ALLOCATIONGRANULARITY
+        size = height * width * 3 + skip
+        mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY, offset=start - skip)
+        return torch.frombuffer(mapped, dtype=torch.uint8, offset=skip).view(height, width, 3).permute(2, 0, 1)
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         image = self.load(i)
-        # a view would carry the whole file along
+        # workers send memory, not a mapped file
         image = image.clone() if self.transform is None else self.transform(image)
         return image, int(self.index[i, 3])
 
-    def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_pixels": None}  # a worker maps the file itself
+    def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_file": None}  # a worker maps the file itself

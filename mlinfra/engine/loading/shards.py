@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from .jpegs import JpegFolder, decode_image
-from ..base.checks import positive_int, whole_number
+from .jpegs import JpegFolder, decode_image, plain_folder
+from ..base.checks import folder_path, positive_int, whole_number
 from .reads import read_block
 from ..base.store import whole_folder
 from ..base.text import count_text
@@ -65,7 +65,8 @@ def write_shards(
 ) -> list[Path]:                   # the shards
     "Copy the images into tar shards, whole or not at all; the same bytes for the same arguments."
     from tqdm.auto import tqdm
-    root, per = Path(root), positive_int("samples_per_shard", samples_per_shard)
+    root, per = folder_path("root", root), positive_int("samples_per_shard", samples_per_shard)
+    plain_folder("folder", folder, "__getitem__", "__getitems__", "__len__", "load")
     if root.is_mount(): raise ValueError(f"root must not be a mount point, got {root}: give a folder in it")
     order, shards = list(range(len(folder))), []
     if seed is not None: random.Random(seed).shuffle(order)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -22,6 +22,7 @@ from .engine.base.sample_statistics import percentile
 from .engine.base.timing import Stopwatch, rounds
 from .engine.serve.request_queue import Policy, ServiceTime, Stream, StreamSummary, poisson_arrivals, simulate
 from .engine.serve.worker_server import rows_of
+from .engine.train.optimizer_setup import check_values
 from .training import check_precision
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Predictor:
         device:str|torch.device|None=None,  # None: a GPU where there is one
     ):
         self.variant, self.device = one_of("variant", variant, VARIANTS), pick_device(device)
+        check_values(model)
         if variant == "bf16": check_precision("bf16", self.device)
         self.layout = torch.channels_last if variant == "channels_last" else torch.contiguous_format
         self.model = copy.deepcopy(model).eval().to(self.device, memory_format=self.layout)
@@ -65,9 +67,13 @@ class Predictor:
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         "What the model makes of a batch on the device."
-        if self.variant == "eager": return self.model(images).detach()
+        if self.variant == "eager": return self._tensor(self.model(images)).detach()
         cast = torch.autocast(self.device.type, torch.bfloat16) if self.variant == "bf16" else nullcontext()
-        with torch.inference_mode(), cast: return self.model(images).float()
+        with torch.inference_mode(), cast: return self._tensor(self.model(images)).float()
+
+    def _tensor(self, outputs: Any) -> torch.Tensor:
+        if isinstance(outputs, torch.Tensor): return outputs
+        raise TypeError(f"the model returns {type(outputs).__name__}, not a tensor: wrap it in one that returns scores")
 
 def timed_answer(
     predictor:Predictor,  # answers
@@ -128,6 +134,7 @@ def sweep_batches(
     import pandas as pd
     variants, device = [one_of("each of variants", v, VARIANTS) for v in variants], pick_device(device)
     if not len(images): raise ValueError("images must hold at least one image, got none")
+    check_values(model)
     batches = {b: rows_of(images, range(b)) for b in positive_ints("batch_sizes", tuple(batch_sizes), most=1_000_000)}
     ready = {v: _ready(model, v, device, batches.values()) for v in variants}
     cells = [(v, b) for v in variants for b in batches]

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+
 from typing import Any
 
 import torch
@@ -19,9 +19,10 @@ from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
 from .engine.train.batches import Feed, SampleCount, check_batch_size, image_dims, make_loader, orders
-from .engine.base.checks import fraction, listed, nonnegative_float, positive_int
+from .engine.base.checks import boolean, fraction, function, listed, nonnegative_float, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
-from .engine.train.evaluation import Measures, Scores, class_loss, first_batch, is_iterator, scores
+from .engine.train.evaluation import (Measures, Scores, class_loss, ends_for_good, first_batch, is_iterator,
+                                             scores, woken_layers)
 from .engine.train.memory_layout import ChannelsLast, try_step
 from .engine.base.machine import pick_device
 from .engine.train.builtin_observers import ProgressBar
@@ -67,7 +68,7 @@ def _train_epoch(run: TrainingRun, epoch: int) -> Epoch | None:
 def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     "One optimizer step; False when the loader has nothing left."
     clock.start()
-    group = list(islice(batches, run.accumulation))
+    group = list(_next(batches, run.accumulation))
     if not group: return False
     clock.lap("wait")
     group = [run.feed(batch) for batch in group]
@@ -79,6 +80,12 @@ def _step(run: TrainingRun, batches: Iterator, clock: Any, epoch: int) -> bool:
     clock.finish((epoch, run.iteration, sum(map(run.feed.samples, group))), loss)
     run.iteration += 1
     return True
+
+def _next(batches: Iterator, most: int) -> Iterator[Any]:
+    "The next few batches; `islice` would call the iterator's `__iter__`, with which some classes begin anew."
+    for _ in range(most):
+        try: yield next(batches)
+        except StopIteration: return
 
 def _try_layout(run: TrainingRun, group: list[Any], clock: Any) -> torch.Tensor:
     "The first step in channels_last; again in the model's own layout if that fails."
@@ -112,6 +119,7 @@ def evaluate(
     count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
     feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)
     check_values(model)
+    for name, given in dict(step=step, weight=weight).items(): function(name, given, none=True)
     loader = make_loader(data, check_batch_size(batch_size, 0, data)[0], usual=1_000)
     measures = Measures(None, step, metric is None and step is None, metric, weight, strict=True)
     found = scores(model, loader, feed, measures)
@@ -164,10 +172,14 @@ def fit(
     check_precision(precision, device)
     epochs, accumulation = positive_int("epochs", epochs), positive_int("accumulation", accumulation)
     batch_size, workers = check_batch_size(batch_size, workers, train, valid)
-    observers = listed("observers", observers)
+    observers, shown = listed("observers", observers), boolean("progress", progress)
     if history is None: history = History()
     if not isinstance(history, History): raise TypeError(f"history must be a History, got {type(history).__name__}")
     if step is not None and loss_fn is not None: raise ValueError("pass loss_fn= or step=, not both")
+    for name, given in dict(loss_fn=loss_fn, step=step, weight=weight).items(): function(name, given, none=True)
+    if epochs > 1 and ends_for_good(train):
+        raise ValueError(f"train is a {type(train).__name__}, which can be iterated only once, and there are {epochs} "
+                         "epochs: pass a loader, a data set or a list")
     loader, executor = make_loader(train, batch_size, True, workers), execution.step_executor()
     if isinstance(loss_fn, type): raise TypeError(f"loss_fn must not be a class: pass {loss_fn.__name__}()")
     trained = nn.ModuleList(part for part in (model, loss_fn) if isinstance(part, nn.Module))  # a loss may have weights
@@ -176,7 +188,7 @@ def fit(
     given = optimizer is not None
     optimizer = make_optimizer(trained, optimizer) if given and optimizer != "sgd" else sgd(trained)
     scheduler = make_scheduler(scheduler, optimizer, given)
-    own = [AutoThreads(history.remarks)] * (execution.threads == "auto") + [ProgressBar()] * progress
+    own = [AutoThreads(history.remarks)] * (execution.threads == "auto") + [ProgressBar()] * shown
     watchers = Observers([*observers, *own], history.remarks)
     count = SampleCount(samples, batch_dim, history.remarks.append, [*model.modules()])
     feed = Feed(device, step is None, image_dims(model, execution.scale_images), samples=count)
@@ -204,7 +216,7 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     run.measured = ("loss",)
     if valid is None: return None
-    if is_iterator(valid) and run.epochs > 1:
+    if ends_for_good(valid) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
     usual = getattr(run.loader, "batch_size", None) or 64
     loader, feed = make_loader(valid, batch_size, usual=usual), replace(run.feed)
@@ -228,6 +240,9 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
         if execution.convolves(run.model):
             layout.apply()
             run.feed.channels_last, run.layout = True, layout if execution.channels_last is None else None
+        if woken := woken_layers(run.model): run.history.remarks.append(
+            f"layer {woken[0]}{f' and {len(woken) - 1} more' if woken[1:] else ''} was in evaluation mode and is not "
+            "while fit trains, as after model.train(): to keep a layer in it, give it a train() that does nothing")
         run.optimizer.zero_grad()  # gradients left over from elsewhere are not this run's
         run.observers.tell("on_start", run)  # one of them may put an earlier run back
         first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0

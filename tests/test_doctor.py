@@ -556,6 +556,7 @@ def test_a_model_that_a_cure_breaks_is_diagnosed_all_the_same():
     (lambda: (nn.Flatten(), DataLoader(Samples(), 8)), "no parameter to train"),
     (lambda: (len, DataLoader(Samples(), 8)), "must be a torch module"),
     (lambda: (nn.Linear(5, 2), DataLoader(Samples(), 8)), "Give step=lambda"),
+    (lambda: (nn.Linear(4, 2, device="meta"), DataLoader(Samples(), 8)), "have no values"),
 ])
 def test_nonsense_is_refused(make, words):
     with pytest.raises(ValueError, match=words): diagnose(*make(), **QUICK)

@@ -218,14 +218,90 @@ def test_early_stopping_restores_the_best_weights():
         ("does not measure", lambda m: dict(observers=[EarlyStopping()])),
         ("has no gradient", lambda m: dict(step=lambda m, batch: m(batch[0]).detach().mean())),
         ("must be real", lambda m: dict(step=lambda m, batch: m(batch[0]).mean() * 1j)),
+        ("the count of .* is 0 and the sum is", lambda m: dict(step=lambda m, batch: (m(batch[0]).square().sum(), 0))),
+        ("progress must be", lambda m: dict(progress="no")),
         ("requires_grad=False", lambda m: dict(optimizer=torch.optim.SGD(m.requires_grad_(False).parameters()))),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_the_weights_move(words, how):
     model = network()
     with pytest.raises(ValueError, match=words):
-        fit(model, LOADER, **how(model), **QUIET)
+        fit(model, LOADER, **QUIET | how(model))
     same(model, network())
+
+
+@pytest.mark.parametrize("once", [lambda: (batch for batch in LOADER), lambda: iter(LOADER), lambda: map(list, LOADER)])
+def test_what_yields_one_epoch_is_refused_for_several_before_the_first(once):
+    model = network()
+    with pytest.raises(ValueError, match="can be iterated only once"): fit(model, once(), epochs=2, **QUIET)
+    same(model, network())
+    assert len(fit(model, once(), **QUIET).steps) == 4
+
+
+class BeginsAnew:
+    "A loader as people write it: its `__iter__` begins anew and returns itself."
+    def __iter__(self):
+        self.rest = iter(LOADER)
+        return self
+
+    def __next__(self): return next(self.rest)
+
+
+def test_a_loader_that_is_its_own_iterator_is_read_as_a_loop_reads_it():
+    one, other = network(), network()
+    stopped = []
+
+    def stop(step):
+        stopped.append(step)
+        if len(stopped) > 8: raise KeyboardInterrupt  # it began anew with each step, without an end
+    fit(one, BeginsAnew(), epochs=2, valid=BeginsAnew(), observers=[stop], **QUIET)
+    fit(other, LOADER, epochs=2, **QUIET)
+    same(one, other)
+
+
+@pytest.mark.parametrize("name", ["loss_fn", "step", "weight"])
+def test_what_cannot_be_called_is_refused_at_once(name):
+    with pytest.raises(TypeError, match=f"{name} must be a function"): fit(network(), LOADER, **{name: 3}, **QUIET)
+
+
+def test_a_layer_in_evaluation_that_is_trained_is_remarked():
+    def remarks(change):
+        model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 4))
+        change(model)
+        return [one for one in fit(model, LOADER, **QUIET).remarks if "evaluation mode" in one]
+    assert remarks(lambda m: m[0].eval())[0].startswith("layer 0 was in evaluation mode")
+    assert remarks(lambda m: m.eval()) == remarks(lambda m: setattr(m[0].eval(), "train", lambda mode: m[0])) == []
+
+
+def test_the_best_weights_come_with_buffers_that_no_checkpoint_keeps():
+    class Counts(nn.Linear):
+        def __init__(self):
+            super().__init__(8, 4)
+            self.register_buffer("calls", torch.zeros(()), persistent=False)
+
+        def forward(self, x):
+            if self.training: self.calls += 1
+            return super().forward(x) * (1 + self.calls)
+    model = Counts()
+    found = fit(model, LOADER, epochs=5, valid=LOADER, optimizer=torch.optim.SGD(model.parameters(), 0.3),
+                observers=[EarlyStopping(1, restore_best=True)], **QUIET)
+    best = min(found.epochs, key=lambda epoch: epoch.valid_loss)
+    assert model.calls == 4 * (best.epoch + 1) < 4 * len(found.epochs)
+
+
+def test_a_metric_that_is_said_to_be_neither_is_remarked():
+    def remarks(**said):
+        stop = EarlyStopping(watch="metric", **said)
+        how = dict(valid=LOADER, metric=lambda o, t: o.mean(), observers=[stop])
+        return str(fit(network(), LOADER, **how, **QUIET).remarks)
+    assert "higher_is_better" in remarks() and "higher_is_better" not in remarks(higher_is_better=False)
+    assert "higher_is_better must be True or False" in refusal(EarlyStopping, higher_is_better="no")
+
+
+def test_outputs_that_are_not_a_number_are_no_right_answers():
+    model = network()
+    nn.init.constant_(model[2].bias, torch.nan)
+    assert evaluate(model, LOADER) == 0
 
 
 def test_a_best_figure_that_is_not_measured_is_refused_at_once(tmp_path):

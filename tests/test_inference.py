@@ -413,6 +413,11 @@ def test_a_broken_model_is_not_a_lacking_way():
     class Broken(nn.Module):
         def forward(self, x): raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError): inference.sweep_batches(Broken(), IMAGES, (1,))
+    class Named(nn.Module):
+        def forward(self, x): return dict(scores=x)
+    with pytest.raises(TypeError, match="the model returns dict"): inference.sweep_batches(Named(), IMAGES, (1,))
+    for use in (inference.Predictor, lambda model: inference.sweep_batches(model, IMAGES, (1,))):
+        with pytest.raises(ValueError, match="have no values"): use(nn.Linear(2, 2, device="meta"))
 
 
 # ---- calibration and prediction

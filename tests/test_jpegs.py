@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from mlinfra import data
-from mlinfra.engine.loading import jpegs, raw_cache as rawcache
+from mlinfra.engine.loading import crops, jpegs, raw_cache as rawcache
 from mlinfra.engine.loading.loader_surgery import opened
 from mlinfra.engine.loading.shards import write_shards
 from mlinfra.storage import ReadAhead
@@ -192,6 +192,13 @@ def test_a_loop_that_leaves_its_epochs_early_sees_the_orders_of_a_data_loader():
 def test_labels_that_are_no_classes_are_refused(labels):
     with pytest.raises(ValueError, match="labels must be a whole number for each image"):
         data.Images(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), labels)
+
+
+@pytest.mark.parametrize("scale, images", [
+    (crops.Normalize(), torch.full((1, 3, 2, 2), 255)), (data.to_float, torch.rand(2, 2)),
+    (data.to_float, torch.ones(2, 2, dtype=torch.bool))])
+def test_pixels_whose_scale_is_another_are_refused(scale, images):
+    with pytest.raises(TypeError, match="images must be"): scale(images)
 
 
 @pytest.mark.parametrize("make", [

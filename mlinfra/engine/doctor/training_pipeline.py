@@ -21,7 +21,7 @@ from ..loading.batch_tensors import map_tensors
 from ..loading.loader_surgery import length_of, with_own_order
 from ..train.autocast import check_precision
 from ..train.batches import Feed, image_dims, is_pair, make_loader, samples_in, tensors_in, to_device
-from ..train.optimizer_setup import make_optimizer
+from ..train.optimizer_setup import check_values, make_optimizer
 
 # %% auto #0
 __all__ = ['TrainingPipeline', 'guess_step', 'make_pipeline', 'copies_of']
@@ -142,6 +142,7 @@ def copies_of(
     channels_last:bool=False,  # its memory format
 ) -> tuple[nn.Module, torch.optim.Optimizer]:
     "Copy the model, in training, and its optimizer, with a learning rate that hardly moves the weights."
+    check_values(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError("the model has no parameter to train: all are frozen, or there are none")
     if optimizer is not None: optimizer = make_optimizer(model, optimizer)

@@ -98,4 +98,6 @@ class Normalize(torch.nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         "Floats, batch x channels x height x width."
         if images.dtype == torch.uint8: return images.float().sub_(self.mean * 255).mul_(1 / (255 * self.std))
+        if not images.is_floating_point():
+            raise TypeError(f"images must be bytes (uint8) or floats between 0 and 1, got {images.dtype}")
         return (images - self.mean) / self.std

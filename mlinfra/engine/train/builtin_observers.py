@@ -68,13 +68,17 @@ class EarlyStopping(Observer):
     ):
         self.watch = one_of("watch", watch, ("valid_loss", "loss", "accuracy", "metric"))
         self.patience = positive_int("patience", patience)
-        self.sign = -1.0 if (watch == "accuracy" if higher_is_better is None else higher_is_better) else 1.0
+        self.guessed = watch == "metric" and higher_is_better is None
+        higher = watch == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
+        self.sign = -1.0 if higher else 1.0
         self.min_change, self.best, self.waited = nonnegative_float("min_change", min_change), math.inf, 0
         self.restore_best, self._weights = boolean("restore_best", restore_best), None
 
     def on_start(self, run: TrainingRun) -> None:
         "ValueError where the run will not measure what is watched."
         if run.measured is not None and self.watch not in run.measured: raise self._unmeasured()
+        if self.guessed: run.remark_once("EarlyStopping takes a lower metric for the better one: "
+                                         "pass higher_is_better=True or False")
 
     def _unmeasured(self) -> ValueError:
         more = ", and metric= where there are no classes" if self.watch in ("accuracy", "metric") else ""
@@ -99,14 +103,24 @@ class EarlyStopping(Observer):
     def on_end(self, run: TrainingRun) -> None:
         "Put the best weights back; those of an epoch that an earlier process has trained are not known here."
         if not self.restore_best: return
-        if self._weights is not None: load_tensors(run.model, self._weights)
+        if self._weights is not None: _put_back(run.model, *self._weights)
         else: run.remark_once("EarlyStopping has no best weights to restore: no epoch of this process improved")
         self._weights = None
 
-def _on_host(model: nn.Module) -> dict[str, Any]:
-    "A copy of a model's weights and buffers in the host's memory."
+def _on_host(model: nn.Module) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    "Copies of a model's state and of the buffers that it leaves out (persistent=False), in the host's memory."
     copied = lambda value: value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
-    return {name: copied(value) for name, value in model.state_dict().items()}
+    state = model.state_dict()
+    return ({name: copied(value) for name, value in state.items()},
+            {name: copied(value) for name, value in model.named_buffers() if name not in state})
+
+def _put_back(model: nn.Module, state: dict[str, Any], buffers: dict[str, torch.Tensor]) -> None:
+    load_tensors(model, state)
+    for name, value in buffers.items():
+        layer, _, own = name.rpartition(".")
+        now = model.get_submodule(layer)._buffers.get(own)
+        if now is not None and now.shape == value.shape: now.detach().copy_(value)
+        else: model.get_submodule(layer)._buffers[own] = value.to(next(iter(model.parameters())).device)
 
 # %% ../../../nbs/engine/train/builtin_observers.ipynb #fcd5e5be
 class PrintEpochs(Observer):

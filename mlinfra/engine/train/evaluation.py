@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/train/evaluation.ipynb #b0ff116b
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,10 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ..loading.loader_surgery import peeked, preserve_rng_state
 from .batches import Feed
@@ -24,7 +28,7 @@ from .counted_means import LossValue, loss_value, seen_means
 
 # %% auto #0
 __all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'Metrics', 'modes_kept', 'scores', 'first_batch',
-           'is_iterator']
+           'is_iterator', 'ends_for_good', 'woken_layers']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -60,7 +64,7 @@ def correct_predictions(
     if outputs.ndim >= 2 and outputs.shape[1] >= 2:
         targets = _classes(outputs, targets)
         if targets.shape == outputs.shape[:1] + outputs.shape[2:] and not targets.is_floating_point():
-            return outputs.argmax(1) == targets
+            return (outputs.argmax(1) == targets) & ~outputs.amax(1).isnan()  # the largest of NaN is no answer
     shapes = f"{tuple(outputs.shape)} and {tuple(targets.shape)}"
     raise ValueError(f"for an accuracy, outputs must be samples x classes and labels samples, got {shapes}: "
                      "pass metric=, a function of (outputs, targets)")
@@ -254,3 +258,19 @@ def is_iterator(
 ) -> bool:
     "Whether a loader is an iterator, which can be read only once."
     return hasattr(loader, "__next__")
+
+def ends_for_good(
+    loader:Iterable,
+) -> bool:
+    "Whether a loader is certainly empty after one pass: a generator, a `zip` or the like, no class that begins anew."
+    begins = getattr(type(loader), "__iter__", None)
+    return is_iterator(loader) and (isinstance(loader, _BaseDataLoaderIter) or not inspect.isfunction(begins))
+
+def woken_layers(
+    model:nn.Module,
+) -> list[str]:   # their names
+    "Call `model.train()`; the norms and dropouts that were in evaluation before, in a model that was in training."
+    calm = [(name, layer) for name, layer in model.named_modules() if not layer.training]
+    whole = model.training
+    model.train()
+    return [name for name, layer in calm if whole and layer.training and isinstance(layer, (_NormBase, _DropoutNd))]

@@ -40,7 +40,7 @@ CASES = {
         (dict(here=0.3, above=0.3), "takes 0.30 ms here and 0.30 above."),
     ],
     "dl370019": [
-        (dict(said=said, best=2_800, images_per_s=4_300, part=0.74), "take 1.4 times the cores"),
+        (dict(said=said, best=2_800, images_per_s=4_300, part=0.74), "take more cores than the bill: 1.4 times"),
         (dict(said=said, best=4_200, images_per_s=4_300, part=0.97), "about right"),
     ],
     "dl370018": [

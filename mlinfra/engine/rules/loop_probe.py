@@ -139,7 +139,8 @@ class _Updates:
 
     def keep_taken(self) -> None:
         "An update is over: what becomes of its gradients until the next come?"
-        self._taken = {i: (p.grad, p.grad._version) for i, p in enumerate(self.small) if p.grad is not None}
+        self._taken = {i: (p.grad, p.grad._version) for i, p in enumerate(self.small)
+                       if p.grad is not None and p.grad._base is None}  # a part of a bucket changes with the others
 
     def dropped(self) -> int:
         "The batches whose gradients are not in the update: it has those of the last one alone."

@@ -1,17 +1,24 @@
 """Trainings whose state lies outside of model and optimizer: in losses, samplers, data sets, observers, closures."""
 
 import copy
+import multiprocessing
+import queue
 import random
 import sys
-from collections import defaultdict
+from array import array
+from collections import defaultdict, deque
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from types import ModuleType
 
 import numpy as np
+import outside_counter
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from mlinfra.training import fit
 
@@ -290,7 +297,89 @@ def shifted(model, how):
     how |= dict(train=DataLoader(TensorDataset(rows, DATA[:][1]), 8, shuffle=True), loss_fn=Shifted(model, rows))
 
 
+class Counted(DataLoader):
+    "Yields batches of its own making, which an epoch begins with."
+    epochs = 0
+
+    def __iter__(self):
+        self.epochs += 1
+        for x, y in super().__iter__(): yield x * self.epochs, y
+
+
+class Lines(IterableDataset):
+    "Reads on in its file, and counts in memory that processes share."
+    def __init__(self):
+        self.read, self.seen = open(__file__, "rb"), multiprocessing.Value("i", 0)
+
+    def __iter__(self):
+        for x, y in DATA:
+            self.seen.value += 1
+            yield x * (self.read.read(1)[0] + self.seen.value % 50) / 50, y
+
+
+def hooked(model, how):
+    calls, sums, before, adam = [0, 0], {}, deque(maxlen=3), how["optimizer"]
+
+    def scaled(module, inputs, outputs):
+        calls[0] += 1
+        return outputs * (1 + calls[0] % 5)
+
+    def summed(p):
+        sums[p] = sums.get(p, 0) + p.grad
+        p.grad = sums[p].clone()
+
+    class Slowed:
+        def __init__(self): self.steps = 0
+
+        def __call__(self, optimizer, *_call):
+            self.steps += 1
+            optimizer.param_groups[0]["lr"] = 0.1 / self.steps
+
+    class Turned:
+        def turn(self, grad):
+            before.append(float(grad.sum()))
+            return grad * (1 + sum(before))
+
+    model[0].register_forward_hook(scaled)
+    model[0].bias.register_hook(Turned().turn)
+    model[0].weight.register_post_accumulate_grad_hook(summed)
+    adam.register_step_pre_hook(Slowed())
+
+
+def odd_values(model, how):
+    class Parts:
+        def __init__(self):
+            self.share, self.price, self.date, self.window = Fraction(1), Decimal("0.1"), datetime(2020, 1, 1), range(3)
+            self.ring, self.counts, self.line = bytearray(2), array("i", [0]), queue.Queue()
+
+    parts = Parts()
+    parts.line.put(1)
+
+    def step(model, batch):
+        import outside_counter as counter
+        parts.share, parts.price, parts.date = parts.share / 2, parts.price * 2, parts.date + timedelta(hours=1)
+        parts.window = range(parts.window.stop, parts.window.stop + 3)
+        parts.ring[0] = (parts.ring[0] + 3) % 256
+        parts.counts[0] += 1
+        parts.line.put(parts.line.get() + 1)
+        scale = sum(map(float, (parts.share, parts.date.hour, parts.window.start, parts.ring[0], parts.counts[0],
+                                parts.line.queue[0], parts.price, counter.count())))
+        return cross_entropy(model(batch[0]), batch[1]) * (1 + scale) / 100
+
+    how |= dict(step=step)
+
+
+def drawn_weight(model, how):
+    generator = random.Random(5)
+    how |= dict(epochs=6, accumulation=2, weight=lambda batch: generator.randint(1, 9))
+
+
 KINDS = {
+    "hooks": hooked,
+    "odd values": odd_values,
+    "weight": drawn_weight,
+    "own loader": lambda model, how: how.update(train=Counted(DATA, 8, shuffle=True)),
+    "lines": lambda model, how: how.update(train=DataLoader(Lines(), 8)),
     "shifted": shifted,
     "turned": turned_adversary,
     "names": lambda model, how: how.update(train=DataLoader(DATA, 8, sampler=Rising())),
@@ -323,13 +412,14 @@ def train(kind, *observers, **more):
     torch.manual_seed(0)
     np.random.seed(0)
     GLOBAL.seed(4)
-    Rising.made = 0
+    Rising.made = outside_counter.COUNT = 0
     model, how = Model(), dict(train=DataLoader(DATA, 8, shuffle=True), observers=[])
     how["optimizer"] = adam(model.parameters())
     if kind in KINDS:
         KINDS[kind](model, how)
     watchers = [*observers, *how.pop("observers")]
-    how |= dict(epochs=3, observers=watchers, device="cpu", progress=False, keep_memory=False) | more
+    plain = dict(epochs=3, device="cpu", progress=False, keep_memory=False)
+    how = plain | how | dict(observers=watchers) | more
     return fit(model, how.pop("train"), **how)
 
 

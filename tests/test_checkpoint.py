@@ -669,3 +669,11 @@ def test_infinities_that_are_meant_do_not_count(root, recwarn):
     spoiled_run(root, sick=None)
     spoiled_run(root, sick=None, epochs=2)
     assert sorted(step_folders(root)) == [36, 38, 40] and not [one for one in recwarn if "finite" in str(one.message)]
+
+
+def test_a_model_without_memory_gets_and_gives_no_weights(tmp_path):
+    from mlinfra.engine.checkpoint.weight_files import load_weights, save_weights
+    path = save_weights(nn.Linear(2, 2), tmp_path / "weights.safetensors")
+    model = nn.Linear(2, 2, device="meta")
+    for ask in (load_weights, save_weights):
+        with pytest.raises(ValueError, match="on the device meta: weight, bias"): ask(model, path)

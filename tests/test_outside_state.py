@@ -4,12 +4,14 @@ import time
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from outside_cases import DATA, KINDS, Asked, Average, Model, Noisy, Stop, losses, train
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
+from mlinfra.engine.checkpoint.checkpoint_files import latest
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.held_state import Found, HeldState
 from mlinfra.training import fit
@@ -49,6 +51,33 @@ def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
     with pytest.warns(UserWarning, match="checkpoints leave out observers.Patience.orders, step.box.0.: a resumed"):
         train("", Checkpointer(tmp_path), patience, Look(), step=step, epochs=1)
     assert len(seen[0]) == 1 and seen[-1] == seen[0]
+
+
+def frame(model):
+    table = pd.DataFrame(dict(a=[0]))
+    return table, lambda: table.__setitem__("a", table["a"] + 1)
+
+
+def by_number(model):
+    sums = {id(p): 0 for p in model.parameters()}
+    return sums, lambda: sums.update({key: value + 1 for key, value in sums.items()})
+
+
+def by_module(model):
+    sums = {}
+    return sums, lambda: sums.update({module: sums.get(module, 0) + 1 for module in model})
+
+
+@pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
+@pytest.mark.parametrize("make", [frame, by_number, by_module])
+def test_what_changes_and_cannot_be_kept_costs_no_checkpoint_and_is_named(make, tmp_path):
+    class Early:
+        def on_start(self, run): self.held, self.add = make(run.model)
+        def on_step(self, run, step): self.add()
+
+    with pytest.warns(UserWarning, match="checkpoints leave out observers.Early.held.*: these have changed"):
+        train("", Checkpointer(tmp_path, 3), Early(), epochs=1)
+    assert latest(tmp_path).step == 8
 
 
 class Log:

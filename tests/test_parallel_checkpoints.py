@@ -213,3 +213,52 @@ def test_a_loop_finds_the_state_of_parameters_in_another_order(tmp_path):
     steps(tmp_path / "cut", False, cut=2)
     again = steps(tmp_path / "cut", True)
     assert all(torch.equal(tensor, again[name]) for name, tensor in whole.items())
+
+
+class Slow(torch.optim.SGD):
+    "Calls the step of another class, whose hooks are called within it."
+    def step(self, closure=None):
+        self.count = getattr(self, "count", 0) + 1
+        self.param_groups[0]["lr"] = 0.1 / self.count
+        return super().step(closure)
+
+
+class Remembers(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+        self.double()
+        self.calls, self.past, self.drawn = 0, torch.zeros(4), random.Random(3)
+        self[0].register_forward_hook(self.scaled)
+
+    def scaled(self, layer, inputs, outputs):
+        self.calls += 1
+        return outputs * (1 + self.calls % 5)
+
+    def forward(self, x):
+        outputs = super().forward(x) + self.drawn.random() - self.past
+        self.past = outputs.detach().mean(0)
+        return outputs
+
+
+def test_a_loop_goes_on_with_what_the_model_and_its_hooks_hold(tmp_path):
+    def losses(root, cut=None):
+        torch.manual_seed(0)
+        model, found = Remembers(), []
+        model[0].requires_grad_(False)
+        keeper = LoopCheckpoints(root, EVERY)
+        optimizer = Slow(model.parameters(), 0.1)
+        run = parallelize(model, LOADERS["plain"](), optimizer=optimizer, device="cpu", checkpoints=keeper)
+        for _epoch in range(run.epoch, EPOCHS):
+            for x, y in run.loader:
+                loss = F.cross_entropy(model(x), y)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                if keeper.step == 2: model[0].requires_grad_(True)
+                found.append(loss.item())
+                if len(found) == cut: return keeper.folder.wait(), keeper.folder.release()
+        run.close()
+        return keeper.resumed_from, found
+    _, whole = losses(tmp_path / "whole")
+    losses(tmp_path / "cut", cut=7)
+    assert losses(tmp_path / "cut") == (6, whole[6:])

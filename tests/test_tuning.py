@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -139,6 +140,23 @@ def test_a_file_that_is_no_study_is_refused_and_stays_as_it_was(tmp_path, held):
     for read in (lambda: open_study(other), lambda: tune(quick, SPACE, trials=1, storage=other)):
         with pytest.raises(ValueError, match="other holds no study but something that begins with"): read()
         assert other.read_bytes() == held
+
+
+@pytest.mark.parametrize("storage, says", [("", "the study's file, got ''"), (3, "file, got 3"), (".", "is a folder")])
+def test_what_is_no_path_of_a_study_leaves_no_trace(tmp_path, monkeypatch, storage, says):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=says): tune(quick, SPACE, trials=1, storage=storage)
+    assert not list(tmp_path.iterdir())
+
+
+def test_trials_of_other_code_are_told_once(tmp_path):
+    how = dict(space=SPACE, storage=tmp_path / "study", method="random")
+    tune(quick, trials=1, **how)
+    with pytest.warns(UserWarning, match="study has trials of another objective: the code of .*<lambda>"):
+        tune(lambda trial: 1.0, trials=2, **how)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tune(lambda trial: 1.0, trials=3, **how)
 
 
 def test_a_process_that_dies_fails_its_trial_alone():

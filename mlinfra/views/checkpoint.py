@@ -136,7 +136,7 @@ def draw_interval(
     for n, t in enumerate(chosen):
         cost = saving(t) + losing(t)
         chart.dots([(t, cost)], _SAME, hover=[f"{duration_text(t)}: {cost:.2%}"])
-        anchor, dy, dx = ("middle", -40, 0) if t < 1.5 * best else ("end", -8, -10)  # beyond it the curve rises steeply
+        anchor, dy, dx = ("middle", -36, 0) if t < 1.5 * best else ("start", 20, 8)  # beyond it there is room below
         words = f"{cost:.2%} at {duration_text(t)}"
         chart.note(t, cost, f"both together: {words}" if n == 0 else words, anchor, dy, dx)
     return chart

@@ -16,7 +16,7 @@ CASES = {
         (CUT | dict(saved=0.0), "Balancing gains nothing here: with equal counts the slowest stage is as fast"),
     ],
     "pl13f004": [
-        (WHOLE | dict(low=0.42, whole=[4.8, 4.6]), "under any cut one stage has two of them. All others wait"),
+        (WHOLE | dict(low=0.42, whole=[4.8, 4.6]), "one stage has two layers, and the logits alone take as long."),
         (WHOLE | dict(low=0.42, whole=[3.3, 4.7]), "off by -42%, and the cuts into whole pieces give 3.30 to 4.70 s"),
     ],
 }

@@ -25,7 +25,7 @@ CASES = {
         (FEW | dict(stages=10.0, matrices=17.0, slower=lambda seconds: [16.0, 6.0]), "slower. Nobody has published"),
     ],
     "15n0f005": [
-        (CHOICES | dict(rule_three=13, list_three=11, list_ten=9, rule_ten=3), "There you need no formula"),
+        (CHOICES | dict(rule_three=13, list_three=11, list_ten=9, rule_ten=3), "On these H100s you then need no"),
         (CHOICES | dict(rule_three=13, list_three=11, list_ten=3, rule_ten=3), "does not gain on one side alone"),
     ],
     "15n0f008": [

@@ -22,7 +22,7 @@ CASES = {
         (ALL | dict(turns=0), "All match. The resumes began at the steps [32, 64, 128, 192]. It cost 70 steps."),
     ],
     "l21f0006": [
-        (dict(hours_between="", often=8.4, right_high=2.6, seldom=1.3, right_low=0.4), "err on the side of"),
+        (dict(hours_between="", often=8.4, right_high=2.6, seldom=1.3, right_low=0.4), "rather save too seldom"),
         (dict(hours_between="", often=2.8, right_high=2.6, seldom=1.9, right_low=0.4), "saving too seldom costs more"),
     ],
 }

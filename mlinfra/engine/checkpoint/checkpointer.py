@@ -125,6 +125,7 @@ class Checkpointer:
         run.open = self._position.open
         self._settings = ResumeSettings(run, self.override)
         roots = {"model": unwrap_model(run.model), "step": run.step, "optimizer": run.optimizer}
+        roots |= {"weight": run.weight, "samples": getattr(getattr(run.feed, "samples", None), "samples", None)}
         roots |= {f"extra.{name}": thing for name, thing in self.extra.items()}
         self._around = HeldState(roots, _known(run, self))
         if bad := [f"{path}: {self._around.lost[path]}" for path in self._around.lost if path.startswith("extra.")]:
@@ -213,6 +214,7 @@ class Checkpointer:
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]
+        lost += self._position.lost(run.loader)
         if lost: self.folder.warn(f"checkpoints leave out {some(sorted(lost))}: a resumed run begins them anew; give "
                                   "observers state_dict and load_state_dict, or pass objects that have them in extra=")
         add_remarks(run.history.remarks, self.remarks)

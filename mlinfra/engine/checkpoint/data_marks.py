@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .held_state import Found, is_of_process, is_users
+from .held_state import Found, is_users
+from .kept_values import is_of_process
 from .kept_values import len_of, mark
 
 

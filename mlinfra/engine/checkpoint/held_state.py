@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import copy
 import dis
+import io
+import queue
 import random
 import re
 import sys
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from types import CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -27,11 +28,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from .object_state import (
     GENERATORS, generator_state, load_model, load_optimizer_state, model_state, optimizer_state, set_generator_state)
-from .kept_values import leaves, len_of, mark, merge, pack, plain_size
-from .state_trees import check_leaf, map_tree
+from .kept_values import is_of_process, leaves, len_of, mark, merge, odd_mark, pack, plain_size
+from .state_trees import check_key, check_leaf, map_tree
 
 # %% auto #0
-__all__ = ['Part', 'ValuePlace', 'some', 'has_state', 'Found', 'is_users', 'HeldState', 'is_of_process']
+__all__ = ['Part', 'ValuePlace', 'some', 'has_state', 'Found', 'is_users', 'HeldState']
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0005
 _MOST = 20_000   # objects that are looked at
@@ -40,6 +41,11 @@ _OPAQUE = (sys.stdlib_module_names | {"torch", "numpy", "pandas", "tqdm", "matpl
     "types", "argparse", "collections"}
 _TORCH = nn.Module, DataLoader, Dataset, Sampler, torch.optim.Optimizer
 _LOADER = {"dataset", "sampler", "batch_sampler", "collate_fn", "generator", "worker_init_fn"}  # not its iterator
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
+          "_post_accumulate_grad_hooks", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+_ITERATORS = "itertools", "builtins", "_csv"
+_QUEUES = queue.Queue, queue.LifoQueue, queue.PriorityQueue
+_OF_LOADER = {*vars(DataLoader([0]))}
 _OWN = {*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)], 0.1)), "_opt_called", "step"}
 
 @dataclass(frozen=True)
@@ -90,6 +96,8 @@ class Found:
         self.objects: dict[str, Any] = {}         # that have state_dict and load_state_dict
         self.values: dict[str, ValuePlace] = {}   # numbers, words, tensors, and containers of these
         self.owners: dict[str, Any] = {}          # of values: dictionaries, lists and objects
+        self.files: dict[str, Any] = {}           # that are read, from one place to the next
+        self.odd: dict[str, Any] = {}             # frames and the like, which are watched and not kept
         self.lost: dict[str, str] = {}            # iterators and the like -> why they cannot be put back
         self._seen, self._places = {id(one): one for one in known}, {}
         own = "observers.", "extra."  # their state_dict is asked, that of others is kept elsewhere
@@ -113,8 +121,10 @@ class Found:
             if _is(value, GENERATORS): self._generator(at, value)
             elif plain_size(value) is not None:
                 if _home(thing) != "mlinfra": self._note(at, place, value)
-            elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in ("itertools", "builtins"):
+            elif _is(value, io.IOBase): self.files |= {at: value} if _is_read(value) else {}
+            elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in _ITERATORS:
                 self.lost[at] = ""
+            elif odd_mark(value) is not None: self.odd[at] = value
             else: self._todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
 
     def _generator(self, path: str, generator: Any) -> None:
@@ -145,6 +155,10 @@ def _free(path: str, taken: Mapping[str, Any]) -> str:
     return path
 
 def _is(thing: Any, kind: Any) -> bool: return issubclass(type(thing), kind)  # isinstance may run the user's code
+
+def _is_read(file: Any) -> bool:
+    "Whether a file is read only, and has a place."
+    return not file.closed and file.readable() and not file.writable() and file.seekable()
 
 def _home(thing: Any) -> str:
     "The package of its class."
@@ -185,8 +199,11 @@ def _parts(path: str, thing: Any) -> Iterator[Part]:
         for name in names: yield part(name, getattr(thing, name), thing, "fixed")
     elif _is(thing, FunctionType): yield from _of_function(part, thing)
     elif _is(thing, type): yield from _of_class(part, thing)
+    elif type(thing) in _QUEUES: yield part("queue", thing.queue, thing, "attribute")
     elif not _is(thing, ModuleType) and (_is(thing, _TORCH) or _home(thing) not in _OPAQUE):
         yield from _of_object(part, thing)
+
+_EMPTY = CellType()
 
 def _few(items: Any) -> bool:
     return len(items) <= _FEW or len(items) <= _MOST and _is(next(iter(items)), (torch.Tensor, nn.Module))
@@ -201,7 +218,12 @@ def _of_function(part: Callable[..., Part], function: FunctionType) -> Iterator[
     for name, value in zip(names[len(names) - len(defaults):], defaults): yield part(name, value, function, "fixed")
     for name, value in (function.__kwdefaults__ or {}).items(): yield part(name, value, function, "fixed")
     if (home := _package(function.__globals__.get("__name__"))) not in _OPAQUE and home != "mlinfra":
-        yield from _named_globals(function.__globals__, *_names(code))
+        names, attributes, modules = _names(code)
+        yield from _named_globals(function.__globals__, names, attributes)
+        held = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
+        for module in [*(one for one in held if _is(one, ModuleType)), *map(sys.modules.get, modules)]:
+            if _is(module, ModuleType) and is_users(vars(module).get("__name__")):
+                yield from _named_globals(vars(module), attributes, attributes)
 
 def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tuple[str, ...]) -> Iterator[Part]:
     "What a function names of its module, and of modules of the user's that it names."
@@ -217,15 +239,16 @@ def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tup
             yield path, ValuePlace(f"globals.{home}", around, name, "item"), value
 
 @cache
-def _names(code: CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    "Globals and attributes that a function names, and the functions inside of it."
-    codes, found, attributes = [code], set(), set()
+def _names(code: CodeType) -> tuple[tuple[str, ...], ...]:
+    "Globals, attributes and modules that a function names, and the functions inside of it."
+    codes, found, attributes, modules = [code], set(), set(), set()
     for each in codes:
         codes += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
         for step in dis.get_instructions(each):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"): found.add(step.argval)
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD"): attributes.add(step.argval)
-    return tuple(sorted(found)), tuple(sorted(attributes))
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"): attributes.add(step.argval)
+            elif step.opname == "IMPORT_NAME": modules.add(step.argval)
+    return tuple(sorted(found)), tuple(sorted(attributes)), tuple(sorted(modules))
 
 def _of_class(part: Callable[..., Part], kind: type) -> Iterator[Part]:
     for name, value in [*type.__getattribute__(kind, "__dict__").items()]:
@@ -244,17 +267,28 @@ def _of_object(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
             yield f"globals.{kind.__module__}.{kind.__qualname__}", ValuePlace("", thing, "__class__", "fixed"), kind
     try: own = object.__getattribute__(thing, "__dict__")
     except AttributeError: return
-    names = _LOADER & own.keys() if _is(thing, DataLoader) else own.keys() - _OWN
+    names = own.keys() - _OWN if not _is(thing, DataLoader) else own.keys() - (
+        _OF_LOADER - _LOADER if is_users(type(thing).__module__) else own.keys() - _LOADER)
     for name in sorted(names):
         if _home(thing) != "mlinfra" or not name.startswith("_"): yield part(name, own[name], thing, "attribute")
+    yield from _hooks_of(part, thing)
     if _is(thing, nn.Module):
         for name, module in own["_modules"].items(): yield part(name, module, thing, "fixed")
+        for name, p in own["_parameters"].items():
+            for at, place, hook in _hooks_of(part, p): yield at.replace("._", f".{name}._", 1), place, hook
+
+def _hooks_of(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
+    "The user's functions that a module, a parameter or an optimizer calls."
+    for name in _HOOKS if _is(thing, (nn.Module, torch.Tensor, torch.optim.Optimizer)) else ():
+        for n, hook in enumerate((getattr(thing, name, None) or {}).values()):
+            inner = hook
+            while _is(inner, partial): inner = inner.func
+            home = _home(inner) if not _is(inner, (FunctionType, MethodType)) else _package(inner.__module__)
+            if home not in _OPAQUE | {"mlinfra"}: yield part(n, hook, thing, "fixed", f".{name}[{n}]")
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0008
 _FROZEN = "of frozen weights"
 _LARGE = 64 << 20  # bytes: what is kept at most of frozen weights that never change, and of a container
-_HANDLE = re.compile(r"(^|_)(fd|fileno|pid|port|handle)s?$")
-_BEGAN = {clock: clock() - 60 for clock in (time.time, time.perf_counter, time.monotonic)}
 
 class HeldState:
     "State outside of model and optimizer, kept as far as it can be."
@@ -264,6 +298,8 @@ class HeldState:
         known:Iterable[Any]=(),
     ):
         self.roots, self.known = roots, list(known)
+        self._parameters = [one for one in self.known if isinstance(one, nn.Parameter)]
+        self._ids = {id(one): number for number, one in reversed([*enumerate(self._parameters)])}
         found = Found(roots, self.known)
         self._first = {path: mark(place.get()) for path, place in found.values.items()}
         self._born = {path: _reference(place.get()) for path, place in found.values.items()}
@@ -271,6 +307,7 @@ class HeldState:
         self.late: list[str] = []  # objects that are kept, and were made later than this
         self.large: list[str] = []  # values that changed, and are too large to be kept
         self.lost = found.lost | {path: why for path, one in found.objects.items() if (why := _why_not(one))}
+        self._odd = {path: odd_mark(one) for path, one in found.odd.items()}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
         self.exchanged: list[str] = []  # buffers that the saved run never changed, and that were others here
         self._note_buffers(found)
@@ -288,14 +325,26 @@ class HeldState:
             same = _buffers_of(found.objects[path]).items() & self._buffers.get(path, {}).items()
             if same: objects[path] = kept | dict(constant=sorted(name for name, _mark in same))
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
+        odd = {path: odd_mark(one) for path, one in found.odd.items()}
+        self.large += [path for path in odd if self._odd.setdefault(path, odd[path]) != odd[path]]
         for path, place in found.values.items():
             value = place.get()
             if is_of_process(place.key, value) or path in self._first and self._first[path] == mark(value): continue
             replaced = path in self._born and not _refers(self._born[path], value)
-            try: values[path] = [_packed(value), [place.parent, place.key, place.how], replaced]
+            try: values[path] = [_packed(value, self._ids), [place.parent, self._key(place.key), place.how], replaced]
             except ValueError: self.large.append(path)
+        files = {path: at for path, one in found.files.items() if (at := self._place_in(path, one)) is not None}
         return dict(generators={path: generator_state(one) for path, one in found.generators.items()}, objects=objects,
-                    values=values)
+                    values=values, files=files)
+
+    def _place_in(self, path: str, file: Any) -> int | None:
+        try: return file.tell()
+        except (OSError, ValueError): self.large.append(path)  # `next` of a file of text has no place to go back to
+
+    def _key(self, key: Any) -> Any:
+        "The key of a value as a checkpoint can keep it: a parameter is told by its number."
+        if isinstance(key, torch.Tensor) and id(key) in self._ids: return dict(parameter=self._ids[id(key)])
+        return check_key(key)
 
     def load(
         self,
@@ -314,19 +363,14 @@ class HeldState:
                 put(here[path], there[path])
         self._note_buffers(found)
         for path, (value, where, *replaced) in kept.get("values", {}).items():
-            try: _put(found.values.get(path) or _place(found, *where), value, device, *replaced)
+            owner, key, how = where
+            try:
+                if isinstance(key, dict): key = self._parameters[key["parameter"]]
+                _put(found.values.get(path) or _place(found, owner, key, how), value, device, *replaced)
             except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
+        odd += sorted(found.files.keys() ^ kept.get("files", found.files).keys())
+        for path in found.files.keys() & kept.get("files", {}).keys(): found.files[path].seek(kept["files"][path])
         return odd
-
-def is_of_process(
-    key:Any,     # the name or place of a value
-    value:Any,
-) -> bool:
-    "Whether it is a number of this process only: a handle, or a reading of a clock."
-    if type(value) is int and isinstance(key, str) and _HANDLE.search(key): return True
-    seconds = value / 1e9 if type(value) is int and value > 1e12 else value
-    return type(seconds) is float and seconds % 1 != 0 and any(
-        began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
 
 def _reference(value: Any) -> Any:
     "What tells it from others as long as it lives, and keeps it not alive."
@@ -336,13 +380,15 @@ def _reference(value: Any) -> Any:
 def _refers(reference: Any, value: Any) -> bool:
     return reference == id(value) if isinstance(reference, int) else reference() is value
 
-def _packed(value: Any) -> Any:
+def _packed(value: Any, ids: Mapping[int, int] = {}) -> Any:
+    if isinstance(value, dict) and not ids.keys().isdisjoint(one for one in value if type(one) is int):
+        raise ValueError("its keys are the numbers of objects, which are others in each process")
     if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
     return pack(value)
 
 def _place(found: Found, parent: str, key: Any, how: str) -> ValuePlace:
     "Where a value would lie that is not there yet. KeyError where there is no such owner."
-    owner = found.owners[parent]
+    owner = found.owners[parent] if parent in found.owners else found.values[parent].get()  # one that was empty
     if how == "cell" and isinstance(owner, FunctionType):
         owner = owner.__closure__[owner.__code__.co_freevars.index(key)]
     return ValuePlace(parent, owner, key, how)
@@ -351,7 +397,9 @@ def _put(place: ValuePlace, value: Any, device: Any, replaced: bool = False) -> 
     "Replace what the saved run had replaced: its memory may still be that of a weight, a sample or another value."
     try: now = place.get()
     except (AttributeError, LookupError, ValueError): now = None
-    new = merge(copy.deepcopy(now) if replaced and place.how != "fixed" else now, value, device)
+    graph = isinstance(now, torch.Tensor) and now.grad_fn is not None  # the result of a forward
+    spare = None if graph else copy.deepcopy(now) if replaced and place.how != "fixed" else now
+    new = merge(spare, value, device)
     if new is not now and not (place.how == "fixed" and isinstance(new, tuple)): place.put(new)
 
 def _marks(module: nn.Module) -> list[int]: return [tensor._version for tensor in module.state_dict().values()

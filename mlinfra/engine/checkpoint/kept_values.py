@@ -5,14 +5,25 @@
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10003
 from __future__ import annotations
 
+import array
+import ctypes
 import math
 import mmap
 import operator
+import pickle
+import re
+import sys
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import cache
+from pathlib import PosixPath, PurePosixPath
+from time import monotonic, perf_counter
+from time import time as unix_time
 from typing import Any
 
 import numpy as np
@@ -20,7 +31,7 @@ import torch
 from torch import nn
 
 # %% auto #0
-__all__ = ['plain_size', 'len_of', 'leaves', 'mark', 'pack', 'merge']
+__all__ = ['plain_size', 'len_of', 'odd_mark', 'leaves', 'is_of_process', 'mark', 'pack', 'merge']
 
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10005
 _MOST = 20_000     # leaves of a nested value
@@ -34,6 +45,8 @@ _TENSORS = {torch.Tensor, nn.Parameter}
 _NAMED = dict(deque=deque, Counter=Counter, OrderedDict=OrderedDict)
 _NESTED = {dict, list, tuple, set, frozenset, defaultdict, *_NAMED.values()}
 _CONTAINERS = dict, list, tuple, set, frozenset, deque
+_MADE = {one.__name__: one for one in (range, Fraction, Decimal, date, datetime, time, timedelta, PosixPath,
+                                       PurePosixPath)}  # made anew from a few words
 
 def plain_size(
     value:Any,
@@ -68,7 +81,8 @@ def _is_key(key: Any) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     kind = type(value)
-    if kind in _SCALARS or issubclass(kind, (np.generic, Enum)): return True
+    if kind in _SCALARS or issubclass(kind, (np.generic, Enum)) or kind in _MADE.values(): return True
+    if _memory(value) is not None: return True
     if kind in _TENSORS: return value.layout == torch.strided and not value.is_meta and not value.is_quantized
     return issubclass(kind, np.ndarray) and not value.dtype.hasobject and not _is_mapped(value)
 
@@ -76,6 +90,26 @@ def _is_mapped(array: Any) -> bool:
     "Whether its memory is a file, which keeps itself."
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap): array = array.base
     return isinstance(array, (np.memmap, mmap.mmap))
+
+def _memory(value: Any) -> Any:
+    "What is a piece of memory, as an array of bytes that is part of it: counts that processes share are such."
+    if type(value).__module__ == "multiprocessing.sharedctypes": value = getattr(value, "_obj", value)
+    plain = value if not isinstance(value, ctypes.Array) else value._type_()
+    numbers = isinstance(plain, ctypes._SimpleCData) and getattr(plain, "_type_", "P") not in "PzZO"  # no pointers
+    if not numbers and type(value) not in (array.array, bytearray): return None
+    return np.frombuffer(value, np.uint8) if memoryview(value).nbytes else np.zeros(0, np.uint8)
+
+def odd_mark(
+    value:Any,
+) -> int|None:  # None: it is none of these
+    "Tells a frame, a series or an array of objects from a later state of it; these are watched and not kept."
+    pandas = sys.modules.get("pandas")
+    frame = pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series, pandas.Index))
+    if not frame and not (isinstance(value, np.ndarray) and value.dtype.hasobject): return None
+    rows = getattr(value, "iloc", value) if np.ndim(value) else value
+    some = rows[::len(value) // _SAMPLES + 1] if np.ndim(value) else value
+    try: return zlib.crc32(pickle.dumps((np.shape(value), some)))
+    except Exception: return 0  # whatever the objects in it do
 
 def leaves(
     value:Any,
@@ -86,6 +120,20 @@ def leaves(
         items = value.values() if isinstance(value, dict) else value
         if not set(map(type, items)) <= _SCALARS:
             for one in items: yield from leaves(one)
+
+_HANDLE = re.compile(r"(^|_)(fd|fileno|pid|port|handle)s?$")
+_BEGAN = {clock: clock() - 60 for clock in (unix_time, perf_counter, monotonic)}
+
+def is_of_process(
+    key:Any,     # the name or place of a value
+    value:Any,
+) -> bool:
+    "Whether it is a number of this process only: a handle, or a reading of a clock."
+    if type(value) is int and isinstance(key, str) and _HANDLE.search(key): return True
+    if isinstance(value, datetime): value = value.timestamp()
+    seconds = value / 1e9 if type(value) is int and value > 1e12 else value
+    return type(seconds) is float and seconds % 1 != 0 and any(
+        began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
 
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10008
 class _Objects(list):
@@ -106,6 +154,7 @@ def _mark(value: Any, sums: Iterator[int]) -> Any:
         digest = None if next(sums, None) is None else _sum(value)  # .data changes no version
         version = (id(value), _version(value)) if kind in _TENSORS else kind
         return version, tuple(value.shape), str(value.dtype), digest
+    if (memory := _memory(value)) is not None: return kind, memory.nbytes, _sum(memory)
     if not issubclass(kind, _CONTAINERS): return kind, value
     keys, items = _split(value)
     if set(kinds := list(map(type, items))) <= _SCALARS: return kind, keys, items, kinds
@@ -132,6 +181,7 @@ def _places(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
 
 # %% ../../../nbs/engine/checkpoint/kept_values.ipynb #91a10011
 _KIND = "__kind__"  # of a container that a plain tree does not have
+_LARGE = 64 << 20   # bytes of one piece of memory
 
 def pack(
     value:Any,
@@ -139,6 +189,9 @@ def pack(
     "The value as a checkpoint keeps it; tensors are the live ones. ValueError for what is too large, or is too odd."
     if type(value) in _TENSORS: return value.detach()
     if issubclass(type(value), Enum): return {_KIND: "enum", "items": value.name}
+    if type(value) in _MADE.values(): return {_KIND: "made", "items": [type(value).__name__, *_words(value)]}
+    if (memory := _memory(value)) is not None and memory.nbytes > _LARGE: raise ValueError("too large")
+    if memory is not None: return {_KIND: "memory", "items": memory.copy()}
     if issubclass(type(value), np.ndarray) and value.dtype.names: raise ValueError("it has fields")
     if not issubclass(type(value), _CONTAINERS): return value
     keys, items = _split(value)
@@ -153,6 +206,12 @@ def pack(
     if not name and _KIND not in held: return held
     more = dict(length=value.maxlen) if name == "deque" else {}
     return {_KIND: name or "dict", "items": held, **more}
+
+def _words(value: Any) -> list[Any]:
+    "Of what an equal value is made."
+    if isinstance(value, range): return [value.start, value.stop, value.step]
+    if isinstance(value, timedelta): return [value.days, value.seconds, value.microseconds]
+    return [value.isoformat() if isinstance(value, (date, time)) else str(value)]
 
 def _numbers(value: Any) -> np.ndarray | None:
     "A list of many numbers of one type as an array, which is quicker to keep."
@@ -177,6 +236,8 @@ def merge(
     items = kept["items"] if kind else kept
     if kind == "numbers": items = items.tolist()
     if kind == "enum": return type(now)[items]  # TypeError where there is none
+    if kind == "made": return getattr(_MADE[items[0]], "fromisoformat", _MADE[items[0]])(*items[1:])
+    if kind == "memory": return _refilled_memory(now, items)
     if isinstance(items, dict):
         made = getattr(now, "default_factory", None) or type(None) if isinstance(now, dict) else type(None)
         found = {key: merge(now[key] if isinstance(now, dict) and key in now else made(), one, device)
@@ -196,6 +257,14 @@ def _refill(now: Any, items: Any, kind: Any, kinds: Any) -> Any:
     if not isinstance(now, kinds): return kind(items)
     now.clear()
     now.extend(items) if isinstance(now, (list, deque)) else now.update(items)
+    return now
+
+def _refilled_memory(now: Any, kept: np.ndarray) -> Any:
+    "The bytes in the memory that is there. ValueError or TypeError where it has no place for them."
+    if isinstance(now, (array.array, bytearray)):
+        del now[:]
+        now.extend(kept.tobytes()) if isinstance(now, bytearray) else now.frombytes(kept.tobytes())
+    else: _memory(now)[...] = kept
     return now
 
 def _merge_tensor(now: Any, kept: torch.Tensor, device: Any) -> torch.Tensor:

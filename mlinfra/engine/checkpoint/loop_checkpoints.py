@@ -15,12 +15,15 @@ from typing import Any
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import __file__ as optimizer_file
 
 from ..base.checks import boolean, positive_int
 from ..base.text import count_text
 from ..train.history import add_remarks
 from .checkpoint_files import RankStates
 from .checkpoint_folder import CheckpointFolder
+from .held_state import HeldState, some
+from .kept_values import leaves
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings
 from .object_state import (
@@ -87,6 +90,7 @@ class LoopCheckpoints(LoopEvents):
         loop = SimpleNamespace(optimizer=optimizer, scheduler=rates, interval="step", iteration=0)
         self._settings = ResumeSettings(loop, self.override)
         copy_to_host({name: part.state_dict() for name, part in self._others()})  # what cannot be kept is said now
+        self._around = self._held(unwrap_model(model))
         self.folder.open()
         try:
             pieces = self.folder.newest()
@@ -110,6 +114,8 @@ class LoopCheckpoints(LoopEvents):
                                      begun=0, open=self._position.open)  # what `LoaderState` asks of a run
         self._begun_with = ""
         if self._kept is not None: self._go_on(self._kept)
+        if lost := self._around.lost: self.folder.warn(
+            f"checkpoints leave out {some(sorted(lost))}: a loop that goes on begins them anew")
         loader.events = self
         self._optimizers["optimizer"].register_step_post_hook(self._stepped)
 
@@ -154,6 +160,14 @@ class LoopCheckpoints(LoopEvents):
     def _others(self) -> list[tuple[str, Any]]:
         return [(name, part) for name, part in self.parts.items() if not isinstance(part, torch.optim.Optimizer)]
 
+    def _held(self, model: nn.Module) -> HeldState:
+        "What the model and the optimizers hold beside weights and their states: counts, generators, hooks."
+        groups = [group for one in self._optimizers.values() for group in (one.param_groups, *one.param_groups)]
+        others = [part for _name, part in self._others()]
+        self._model = model
+        return HeldState({"model": model} | self._optimizers,
+                         [self, *model.parameters(), *model.buffers(), *others, *groups])
+
     def _put_back(self, model: nn.Module, pieces: RankStates) -> None:
         state = self._kept = pieces.of(0)
         kept, root = state.parts, self.folder.root
@@ -190,6 +204,9 @@ class LoopCheckpoints(LoopEvents):
                                  "yield a part for each rank (divided=True) go on with as many")
             self.remarks.append(f"saved by {count_text(len(of_ranks), 'rank')}, and goes on with {ranks}")
         self._position.load(self._loop, own["loader"], own["random"])
+        outside = (of_ranks.get(str(rank)) or of_ranks["0"]).get("outside")  # earlier versions did not keep it
+        if outside is not None and (odd := self._around.load(outside, self._strategy.device)): self.folder.warn(
+            f"not put back, for they are only in the saved run or only in this one: {some(odd)}")
         self._loop.iteration = own["loader"]["steps"]
         self._begun_with = of_ranks["0"]["batch"] if own["loader"]["inside"] else ""
 
@@ -203,7 +220,8 @@ class LoopCheckpoints(LoopEvents):
 
     # ---- saving
 
-    def _stepped(self, *_call: Any) -> None:
+    def _stepped(self, optimizer: Any, *_call: Any) -> None:
+        if _within_step(optimizer): return
         self.step, self._loader.taken = self.step + 1, 0
         self._due |= self.step % self.every == 0
 
@@ -230,11 +248,24 @@ class LoopCheckpoints(LoopEvents):
         def whole(_path: str, value: Any) -> Any: return value.full_tensor() if hasattr(value, "full_tensor") else value
         more = {name: map_tree(part.state_dict(), whole, name) for name, part in self._others()}
         batch = getattr(self._loop.loader, "fingerprint", str)()
-        ranks = gather_from_ranks(dict(random=random_states(), loader=self._position.state(self._loop), batch=batch))
-        return dict(model=dict(weights=weights, buffers=buffers), optimizers=optimizers, more=more,
+        ranks = gather_from_ranks(dict(random=random_states(), loader=self._position.state(self._loop), batch=batch,
+                                       outside=self._outside()))
+        frozen = {} if strategy.how in ("pipeline", "tensor") else dict(
+            frozen=[name for name, p in self._model.named_parameters() if not p.requires_grad])
+        return dict(model=dict(weights=weights, buffers=buffers) | frozen, optimizers=optimizers, more=more,
                     ranks={str(rank): own for rank, own in enumerate(ranks)},
                     identity=dict(run=self.folder.run_id, best=None, how=strategy.how,
                                   settings=self._settings.settings))
+
+    def _outside(self) -> dict[str, Any]:
+        "This rank's own; shards are parts of weights, which are kept."
+        state = self._around.state()
+        if large := self._around.large:
+            self.folder.warn(f"checkpoints leave out {some(large)}: these have changed, and are too large or of an odd "
+                             "kind")
+        state["values"] = {path: row for path, row in state["values"].items()
+                           if not any(hasattr(one, "to_local") for one in leaves(row[0]))}
+        return map_tree(state, lambda _path, one: one.detach().cpu() if isinstance(one, torch.Tensor) else one)
 
     def _optimizer_part(self, name: str, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "As the plain optimizer's state_dict numbers its parameters."
@@ -245,6 +276,16 @@ class LoopCheckpoints(LoopEvents):
             state |= {number + i: dict(found[one]) for i, one in enumerate(names) if one in found}
             number += len(names)
         return dict(kind=type(optimizer).__name__, state=state, groups=groups, names=self._names[name])
+
+def _within_step(optimizer: Any) -> bool:
+    "Whether its step was called by its own step: a class that calls that of another one tells of both."
+    frame, found = sys._getframe(), 0
+    while frame is not None and found < 2:
+        code = frame.f_code
+        if code.co_name == "wrapper" and code.co_filename == optimizer_file:
+            found += frame.f_locals.get("args", (None,))[:1] == (optimizer,)
+        frame = frame.f_back
+    return found > 1
 
 def _parameter_names(name: str, optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
     "The names of an optimizer's parameters, by group."

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from torch import nn
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, IterableDataset, Subset, get_worker_info
+from torch.utils.data import (
+    BatchSampler, ConcatDataset, DataLoader, IterableDataset, Subset, default_collate, get_worker_info)
 
 from ...data import as_tensors
 from ..base.checks import boolean
 from .data_marks import loader_marks, other_marks
-from .held_state import Found, HeldState, some
+from .held_state import Found, HeldState, has_state, some
 from ..dist.process_group import rank_and_world_size
 from .object_state import random_states, set_random_states
 from ..base.text import count_text
@@ -75,6 +76,7 @@ def draws_nothing(
 ) -> bool:
     "Whether loading a sample surely draws no random number: it is read from tensors in memory."
     if not isinstance(loader, DataLoader) or getattr(loader.dataset, "transform", None) is not None: return False
+    if loader.num_workers and loader.collate_fn is not default_collate: return False  # what it draws stays in a worker
     try: as_tensors(loader.dataset)
     except TypeError: return False
     return True
@@ -116,6 +118,10 @@ def skipping(
     sampler.begin()                    # the order
     if _persists(loader): loader._iterator = rest._iterator
     return found
+
+def _draws_at_once(loader: Any) -> bool:
+    "Whether its batches are those of a DataLoader, and not of an `__iter__` of the user's, which may begin late."
+    return isinstance(loader, DataLoader) and type(loader).__iter__ is DataLoader.__iter__
 
 def _persists(loader: Any) -> bool: return bool(getattr(loader, "persistent_workers", False))
 
@@ -223,6 +229,14 @@ class LoaderState:
         "What the loader holds, has changed, and is too large to be kept."
         return self._held.large if self._held else []
 
+    def lost(
+        self,
+        loader:Any,
+    ) -> list[str]:
+        "Iterators and the like that a loader without a state of its own holds: they begin anew."
+        self._held = self._held or HeldState({"": loader})
+        return [] if has_state(loader) else [f"loader.{path}" for path in self._held.lost]
+
     def held(
         self,
         loader:Any,
@@ -309,7 +323,8 @@ class LoaderState:
         with WorkerStates(loader, states or None) as self._workers:
             if states is None: return ask()
             put = partial(self._put, loader, opening)  # the workers' seeds, which are drawn first, were not drawn then
-            if not isinstance(loader.dataset, IterableDataset): return skipping(loader, skipped, put)
+            if _draws_at_once(loader) and not isinstance(loader.dataset, IterableDataset):
+                return skipping(loader, skipped, put)
             batches = iter(loader)
         put()
         return batches
@@ -319,7 +334,7 @@ class LoaderState:
         return None if self._workers is None else self._workers.states() or []
 
     def _may_skip(self, loader: Any) -> bool:
-        if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset): return False
+        if not _draws_at_once(loader) or isinstance(loader.dataset, IterableDataset): return False
         return draws_nothing(loader) if self.skip is None else self.skip
 
     def _put(self, loader: Any, states: dict[str, Any]) -> None:

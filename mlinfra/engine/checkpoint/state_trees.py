@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['WEIGHTS', 'State', 'HostCopies', 'is_sharded', 'shard_cut', 'map_tree', 'copy_to_host', 'check_leaf', 'native_dtype',
-           'UnreadableCheckpoint', 'TreeEncoder', 'decode_tree']
+__all__ = ['WEIGHTS', 'State', 'HostCopies', 'is_sharded', 'shard_cut', 'map_tree', 'check_key', 'copy_to_host', 'check_leaf',
+           'native_dtype', 'UnreadableCheckpoint', 'TreeEncoder', 'decode_tree']
 
 # %% ../../../nbs/engine/checkpoint/state_trees.ipynb #c0d0c010
 @dataclass(frozen=True)
@@ -100,6 +100,14 @@ def map_tree(
         return items if isinstance(tree, list) else tuple(items)
     if isinstance(tree, (set, frozenset)): return {map_tree(value, leaf, path) for value in tree}
     return leaf(path, tree)
+
+def check_key(
+    key:Any,   # of a dictionary
+) -> Any:
+    "The key, if a checkpoint can keep it. ValueError if only pickle could."
+    if isinstance(key, tuple): return tuple(map(check_key, key))
+    if isinstance(key, _PLAIN) and not isinstance(key, (torch.Tensor, np.ndarray)): return key
+    raise _unsavable("a key", key)
 
 def _unsavable(path: str, value: Any) -> ValueError:
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")

@@ -35,6 +35,8 @@ def save_weights(
     "Write the model's weights and buffers, whole or not at all; tensors that two layers share are kept once for each."
     from safetensors.torch import save
     path, weights, plain = Path(path), named_weights(model), plain_names(model)
+    if empty := [name for name, tensor in weights.items() if tensor.is_meta]:
+        raise ValueError(f"the model has no weights to be written, they are on the device meta: {some(empty)}")
     if path.suffix != ".safetensors": raise ValueError(f"path must end in .safetensors, got {path}")
     if boolean("trained_only", trained_only):
         trained = {plain(name) for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
@@ -69,7 +71,11 @@ def load_weights(
     path:str|os.PathLike,    # a safetensors file, a checkpoint, or a folder of checkpoints: its newest one
 ) -> nn.Module:
     "Copy weights into a model that has the same layers. ValueError says which layers differ."
+    if not isinstance(model, nn.Module): raise TypeError(f"model must be a module, got {model!r}")
     now, path = named_weights(model), Path(path)
+    if empty := [name for name, tensor in now.items() if tensor.is_meta]: raise ValueError(
+        f"the model has no memory for its weights, they are on the device meta: {some(empty)}; "
+        "model.to_empty(device=\"cpu\") gives it some")
     if path.is_dir():
         live = lambda at: now.get(at.removeprefix("model.weights."))
         kept = RankStates(_newest(path)).of(0, ["model"], live).parts["model"]

@@ -160,7 +160,8 @@ class _Updates:
     def keep_taken(self) -> None:
         "An update is over: what becomes of its gradients until the next come?"
         self._taken = {i: (p.grad, p.grad._version, _some(p.grad)) for i, p in enumerate(self.small)
-                       if p.grad is not None and p.grad.layout == torch.strided}
+                       if p.grad is not None and p.grad.layout == torch.strided
+                       and p.grad._base is None}  # a part of a bucket changes with the others
 
     def is_taken_again(self) -> bool:
         "Whether an update takes the gradients of the last one, as they were: none has come, and nobody has set them."

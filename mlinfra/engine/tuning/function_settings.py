@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 # %% auto #0
-__all__ = ['function_settings', 'value_sum']
+__all__ = ['function_settings', 'function_code', 'value_sum']
 
 # %% ../../../nbs/engine/tuning/function_settings.ipynb #5d339311
 _ATOMS = {type(None), bool, int, float, complex, str, bytes, range, type(...)}  # that their words tell
@@ -49,6 +49,14 @@ def function_settings(
     except RecursionError: raise ValueError(f"{reader.at} has too many levels inside each other to be read") from None
     return {name: _sum(found)[:12] for name, found in reader.found.items()}
 
+def function_code(
+    train:Callable,
+) -> dict[str, str]:  # name of a function -> 12 digits
+    "The code of a function and of those of the user's that it calls, without the values that it reads."
+    reader = _Reader()
+    reader.root(train)
+    return {name: _sum(reader.found[name])[:12] for name in sorted(reader.codes)}
+
 def value_sum(
     value:Any,
 ) -> str:  # 12 digits
@@ -61,6 +69,7 @@ class _Reader:
     "Follows a function to all that it reads."
     def __init__(self):
         self.found: dict[str, str] = {}
+        self.codes: set[str] = set()  # which of these are code
         self.at = "train"  # the name of what is being read
         self._known: dict[int, tuple[Any, str]] = {}  # the value, which thus keeps its id, and its description
         self._outer: list[int] = []                   # values inside which the present one lies
@@ -80,6 +89,7 @@ class _Reader:
     def _keep(self, name: str, value: Any) -> str:
         number, before = 1, self.at
         while (key := name if number == 1 else f"{name} {number}") in self.found: number += 1
+        if isinstance(value, CodeType): self.codes.add(key)
         self.found[key], self.at = "", key  # takes the name before it is followed
         self.found[key] = self.of(value)
         self.at = before

@@ -9,6 +9,7 @@ import functools
 import inspect
 import math
 import os
+import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,10 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.checks import nonnegative_int, one_of, positive_float, positive_int
+from ..base.checks import folder_path, nonnegative_int, one_of, positive_float, positive_int
 from ..base.store import DISK_FULL, writing
 from ..base.user_factory import load_factory
 from ..base.sample_statistics import Estimate
+from .function_settings import function_code
 from .optuna_plan import METHODS, OptunaPlan, pruner
 from .search_heartbeat import Heartbeat, owner_has_ended
 from .search_space import SearchDomain, Space
@@ -194,14 +196,36 @@ def tune(
     workers, seed = nonnegative_int("workers", workers), nonnegative_int("seed", seed)
     points = [space.check(point) for point in points]
     budget = _check_end(budget_seconds, trials, method, points)
-    path = None if storage is None else Path(storage)
+    path = None if storage is None else _study_file(storage)
+    if folder is not None: folder = folder_path("folder", folder)
     lock = functools.partial(kernel_lock, f"{path}.lock") if path and os.name == "posix" else nullcontext
-    with writing(path or ".", only=DISK_FULL), lock(), quiet_optuna(): study = _opened(space, direction, path, points)
+    with writing(path or ".", only=DISK_FULL), lock(), quiet_optuna():
+        study = _opened(space, direction, path, points)
+        if path: _compare_objective(study, objective, path)
     study.pruner = pruner(method)
     with OptunaPlan(study, space, Heartbeat(path), trials, method == "grid", lock, seed, sampler) as plan:
         run_trials(objective, plan, workers=workers, budget_seconds=budget, folder=folder, seed=seed, live=live,
                    report=report, told=told)
     return Study(space, direction, path, study)
+
+def _study_file(storage: Any) -> Path:
+    "The path of a study; ValueError if no file can have it. Nothing is made."
+    try: path = folder_path("storage", storage)
+    except ValueError as error: raise ValueError(str(error).replace("of a folder", "of the study's file")) from None
+    if path.is_dir(): raise ValueError(f"storage must be the path of the study's file, and {path} is a folder")
+    return path
+
+def _compare_objective(study: Any, objective: Callable[[Trial], float], path: Path) -> None:
+    "Say once where the trials of a study were measured by other code: their values may mean something else."
+    try: now = function_code(objective)
+    except Exception: return  # the objective is the user's, and may hold anything
+    now, before = now | dict(python=platform.python_version()), study.user_attrs.get("objective")
+    if before == now: return
+    study.set_user_attr("objective", now)
+    if before is None or before["python"] != now["python"]: return
+    other = sorted(name for name in before | now if before.get(name) != now.get(name))
+    warnings.warn(f"{path} has trials of another objective: the code of {', '.join(other[:5])} has changed since, and "
+                  "the best trial may be one of before; another file begins a study anew", stacklevel=3)
 
 def _check_words(method: str, sampler: str | None, direction: str) -> tuple[str, str, str]:
     "The three, with the sampler that the method wants where none is named."

@@ -34,7 +34,7 @@ from ..dist.process_group import gather_from_ranks, rank_and_world_size
 from ..parallel.rank_loader import LoopEvents, RankLoader
 from ..parallel.rank_stream import OwnBatches, StreamBatches
 from ..train.scheduler_setup import CompositeScheduler
-from ..parallel.strategies import ParallelStrategy
+from ..parallel.strategies import ParallelStrategy, plain_name
 
 # %% auto #0
 __all__ = ['LoopCheckpoints']
@@ -185,7 +185,10 @@ class LoopCheckpoints(LoopEvents):
         rest, words = self._settings.decide(rates | dict(optimizer=kept["optimizers"]["optimizer"]),
                                             kept["identity"].get("settings"))
         load_model(model, kept["model"])
-        for name, one in self._optimizers.items(): load_optimizer_state(one, kept["optimizers"][name], named)
+        for name, one in self._optimizers.items():
+            load_optimizer_state(one, kept["optimizers"][name], named)
+            if added := one.param_groups[len(self._names[name]):]: self.folder.warn(
+                f"the {name} has {count_text(len(added), 'group')} that the saved loop had added: add none twice")
         for name, part in self._others():
             if name not in self._rates or rest: part.load_state_dict(kept["more"][name])
         self._settings.apply()
@@ -270,12 +273,23 @@ class LoopCheckpoints(LoopEvents):
     def _optimizer_part(self, name: str, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "As the plain optimizer's state_dict numbers its parameters."
         found, number, state, groups = self._strategy.optimizer_state(optimizer), 0, {}, []
-        for group, names in zip(optimizer.param_groups, self._names[name]):
+        groups_of = self._names[name] + self._added(name, optimizer)
+        for group, names in zip(optimizer.param_groups, groups_of):
             plain = {key: value for key, value in group.items() if key != "params"}
             groups.append(plain | dict(params=[number + i for i in range(len(names))]))
             state |= {number + i: dict(found[one]) for i, one in enumerate(names) if one in found}
             number += len(names)
-        return dict(kind=type(optimizer).__name__, state=state, groups=groups, names=self._names[name])
+        return dict(kind=type(optimizer).__name__, state=state, groups=groups, names=groups_of)
+
+    def _added(self, name: str, optimizer: torch.optim.Optimizer) -> list[list[str]]:
+        "The names of parameters in groups that the loop has added since it began."
+        known = {id(p): plain_name(own) for own, p in self._strategy.own_parameters().items()}
+        found = [[known.get(id(p), "") for p in group["params"]]
+                 for group in optimizer.param_groups[len(self._names[name]):]]
+        if all(all(names) for names in found): return found
+        self.folder.warn(f"checkpoints leave out groups that were added to the {name}: their parameters are not the "
+                         "model's")
+        return []
 
 def _within_step(optimizer: Any) -> bool:
     "Whether its step was called by its own step: a class that calls that of another one tells of both."

@@ -423,6 +423,35 @@ state = dict(epoch=3, model=model.state_dict(), optimizer=optimizer.state_dict()
 torch.save(state, "run.pt")
 torch.save(state | dict(optimizer=torch.optim.Adam(model.parameters()).state_dict()), "again.pt")   # not put back
 """
+RESUMABLE = "\n".join(one.text for one in snippets() if str(one) in (
+    "21_checkpoint-python-0", "21_checkpoint-python-1")) + f"""
+LOOP = {next(one.text for one in snippets() if str(one) == "21_checkpoint-python-2")!r}
+same, epochs, trained = torch.equal, 2, []
+dataset = torch.utils.data.TensorDataset(torch.randn(64 * 130, 4, generator=torch.Generator().manual_seed(0)))
+def anew():
+    global model, optimizer, scheduler
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.2), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [150, 240])
+def train_step(batch):
+    if len(trained) == killed: raise KeyboardInterrupt
+    trained.append(batch[0])
+    optimizer.zero_grad()
+    (model(batch[0]) - 1).square().mean().backward()
+    optimizer.step()
+    scheduler.step()
+killed = None
+anew(), exec(LOOP)
+whole = model[2].weight.detach().clone()
+os.remove("run.pt")
+killed, trained = 120, []
+anew()
+try: exec(LOOP)
+except KeyboardInterrupt: pass
+killed, trained = None, []
+anew(), torch.rand(3)
+"""
 YOURS = {
     "01_arithmetic-python-0": Yours(STEPPED, "if __name__ == '__main__': assert plan.iterations == 10_000 and "
                                     "0 < waiting < each", forked=False),
@@ -458,9 +487,10 @@ YOURS = {
         "assert (first, *drawn) == (np.random.rand(), random.random(), torch.rand(1))",
         forked=False),
     "21_checkpoint-python-1": Yours(ROWS, RESUMED),
-    "21_checkpoint-python-2": Yours(
-        SAVED, "assert [part for part in saved if not same(saved[part], again[part])] == ['optimizer']", forked=False),
+    "21_checkpoint-python-2": Yours(RESUMABLE, "assert same(whole, model[2].weight) and len(trained) == 30 + 130"),
     "21_checkpoint-python-3": Yours(
+        SAVED, "assert [part for part in saved if not same(saved[part], again[part])] == ['optimizer']", forked=False),
+    "21_checkpoint-python-4": Yours(
         MODEL, "from mlinfra.checkpoint import latest\nassert latest('runs/7/checkpoints').step == 10 * len(loader)"),
     "21_interruptions-python-0": Yours(MODEL + "valid = loader", "assert best('runs/7/checkpoints')"),
     "22_export-python-0": Yours(EXPORTED),

@@ -3,6 +3,7 @@ import copy
 import gc
 import weakref
 from importlib.util import find_spec
+from itertools import islice
 
 import pytest
 import torch
@@ -35,16 +36,17 @@ def usual(run, optimizer, x, y, _kept):
     return loss
 
 
-def train(how, model=chain, step=usual, optimizer=torch.optim.SGD, begin=None, end=None, epochs=2):
+def train(how, model=chain, step=usual, optimizer=torch.optim.SGD, begin=None, end=None, epochs=2, most=None,
+          batches=loader):
     "Losses of all ranks and whole weights of a loop with that step; `begin` makes what the steps keep."
     torch.manual_seed(0)
     made = model()
     own = optimizer(made.parameters(), lr=0.05)
-    run, losses = parallelize(made, loader(), how, own, device="cpu"), []
+    run, losses = parallelize(made, batches(), how, own, device="cpu"), []
     try:
         kept = None if begin is None else begin(run, own, made)
         for _ in range(epochs):
-            for x, y in run.loader: losses.append(run.mean(loss := step(run, own, x, y, kept)))
+            for x, y in islice(run.loader, most): losses.append(run.mean(loss := step(run, own, x, y, kept)))
             if end is not None: end(kept, loss)
         return losses, {name: t.clone() for name, t in run.state_dict().items()}
     finally: run.close()
@@ -329,6 +331,35 @@ def penalty_with_another_batch(how):
     return train(how, step=step, begin=lambda *_all: {})
 
 
+def left_early(how): return train(how, epochs=3, most=2)  # the next epochs have the order of one process
+
+
+def third_of_three(how):
+    "A step for three batches, of which parallelize is not told; the last of them is of two samples."
+    def step(run, own, x, y, kept):
+        loss = F.cross_entropy(run.model(x), y)
+        (loss / 3).backward()
+        kept.append(0)
+        if len(kept) % 3 == 0: own.step(), own.zero_grad()
+        return loss
+    return train(how, step=step, begin=lambda *_all: [], batches=lambda: DataLoader(loader().dataset, 4))
+
+
+def padded(how, masked):
+    "Sequences of which the first batches are equally long, padded to the longest of a batch."
+    def batches():
+        rows = [loader().dataset[i % SAMPLES][0].repeat(4 if i < 16 else 1 + i % 6, 1) for i in range(32)]
+        def padded(row): return nn.utils.rnn.pad_sequence(row, True), torch.tensor([len(one) for one in row])
+        return DataLoader(rows, BATCH, collate_fn=padded)
+    def step(run, own, x, lengths, _kept):
+        out, mask = run.model(x), torch.arange(x.size(1)) < lengths[:, None]
+        loss = F.mse_loss(out[mask], x[mask][:, :CLASSES]) if masked else F.mse_loss(out, x[..., :CLASSES])
+        loss.backward()
+        own.step(), own.zero_grad()
+        return loss
+    return train(how, step=step, batches=batches)
+
+
 def average(how, first):
     "An average of the weights, of a copy that is made before parallelize or of what it gives."
     copies = []
@@ -429,6 +460,10 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (loss_of_the_model, mean_over_classes_above_0): dict(ddp="does not follow the samples of a rank"),
     (skips,): dict(ddp="the ranks do not do the same with a batch"),
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
+    (left_early,): dict(ddp="", fsdp="", pipeline="", tensor=""),
+    (third_of_three,): dict(ddp="", fsdp=""),
+    **{(padded, masked): dict(ddp="does not follow the samples of a rank", fsdp="does not follow the samples of a rank")
+       for masked in (False, True)},
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (overflow,): dict(ddp="", fsdp="gives to a hook: use ddp", pipeline=""),

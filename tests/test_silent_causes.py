@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from test_silent_errors import CASES, net, sgd
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES
@@ -162,8 +162,14 @@ def resumed(folder, sick):
 
 def clipped_late(folder, sick):
     model = net()
-    def clip(*_): nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    def clip(*_): nn.utils.clip_grad_norm_(model.parameters(), 0.1)
     return said(folder, model, sgd(model), stream(40), after=clip if sick else None)
+
+
+def stepped_twice(folder, sick):
+    model = net()
+    optimizer = sgd(model)
+    return said(folder, model, optimizer, stream(40), after=(lambda *_: optimizer.step()) if sick else None)
 
 
 def seeded_each_step(folder, sick):
@@ -196,11 +202,47 @@ def of_two_signs(folder, sick):
 def rectified(folder, sick): return said(folder, m := net(*[nn.ReLU()] * sick), sgd(m), stream(40))
 
 
+def mixed_classes(folder, sick):
+    "Each place of a picture has a class."
+    x = torch.rand(20, 8, 3, 6, 7)
+    model = nn.Conv2d(3, 5, 1)
+    def loss_fn(out, y): return F.cross_entropy((out if sick else out.permute(0, 2, 3, 1)).reshape(-1, 5), y.flatten())
+    return said(folder, model, sgd(model), list(zip(x, (x[:, :, 0] * 5).long())), loss_fn)
+
+
+class Recurrent(nn.Module):
+    "Reads 4 steps of 5 values."
+    def __init__(self, batch_first):
+        super().__init__()
+        self.body, self.head = nn.GRU(5, 16, batch_first=batch_first), nn.Linear(16, 5)
+
+    def forward(self, x): return self.head(self.body(x.view(-1, 4, 5))[0].mean(1))
+
+
+def samples_as_time(folder, sick): return said(folder, m := Recurrent(not sick), sgd(m), stream(20))
+
+
+# ---- settings that nobody reads, samples that never come
+
+def not_read(folder, sick):
+    model = net(nn.BatchNorm1d(5, momentum=0.99 if sick else 0.01))
+    return said(folder, model, sgd(model), stream(20))
+
+
+def class_weights(folder, sick):
+    x, y = next(stream(1, 384))
+    weights = torch.rand(5)
+    sampler = WeightedRandomSampler(weights if sick else weights[y], 384)
+    return said(folder, m := net(), sgd(m), DataLoader(TensorDataset(x, y), 32, sampler=sampler))
+
+
 MORE = dict(StaleOptimizer=stale_optimizer, FrozenMoves=frozen_moves, TyingLost=tying_lost, LoadedInPart=loaded_in_part,
             PrecisionLost=precision_lost, LearningRateCycles=rate_cycles, UnrelatedLabels=unrelated_labels,
             LossRoseAgain=rises_again, LossSpike=spike, ResumedWorse=resumed,
             ClippedAfterUpdate=clipped_late, EqualStepRandomness=seeded_each_step, SameBatch=same_batch,
-            TargetsOutOfRange=of_two_signs, RectifiedLogits=rectified)
+            TargetsOutOfRange=of_two_signs, RectifiedLogits=rectified,
+            SteppedTwice=stepped_twice, MixedClasses=mixed_classes, SettingNotRead=not_read,
+            SamplerWithoutSamples=class_weights, SamplesAsTime=samples_as_time)
 
 
 def test_each_rule_has_a_case():

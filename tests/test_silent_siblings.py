@@ -395,7 +395,61 @@ def yes_or_no(wrong):
     return case
 
 
+def beyond_a_sigmoid(folder, sick):
+    batches = [(x, 9.0 * (y > 1)[:, None] / (1 if sick else 9)) for x, y in listed()]
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return loop_of(folder, step, model=net(nn.Sigmoid(), out=1), batches=batches)
+
+
+# ---- settings and tensors that nobody reads
+
+def rate_as_attribute(folder, sick):
+    def step(model, optimizer, n, x, y):
+        if sick: optimizer.lr = 0.01
+        else: optimizer.param_groups[0]["lr"] = 0.01
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return loop_of(folder, step)
+
+
+def rate_by_another_name(folder, sick):
+    key = "learning_rate" if sick else "lr"
+    def optimizer(model): return torch.optim.SGD([{"params": [*model.parameters()], key: 0.01}], 0.05)
+    model = net()
+    return trained(folder, model, optimizer(model), listed())
+
+
+def eps_for_momentum(folder, sick):
+    model = net(nn.BatchNorm1d(5, *[0.8] * sick))
+    return trained(folder, model, sgd(model), listed())
+
+
+class Scaled(nn.Module):
+    "A scale that is a tensor, and no parameter."
+    def __init__(self, wrap):
+        super().__init__()
+        self.body, self.scale = net(), wrap(torch.ones(5, requires_grad=True))
+
+    def forward(self, x): return self.body(x) * self.scale
+
+
+def no_parameter(folder, sick):
+    model = Scaled((lambda t: t) if sick else nn.Parameter)
+    return trained(folder, model, sgd(model), listed())
+
+
 CASES = dict(
+    beyond_a_sigmoid=("TargetsOutOfRange", beyond_a_sigmoid), rate_as_attribute=("SettingNotRead", rate_as_attribute),
+    rate_by_another_name=("SettingNotRead", rate_by_another_name),
+    eps_for_momentum=("SettingNotRead", eps_for_momentum), no_parameter=("StaleOptimizer", no_parameter),
     clipped_after_adam=("ClippedAfterUpdate", clipped_after_adam),
     pixels=("TargetsOutOfRange", yes_or_no(lambda y: 255 * y)),
     counts=("TargetsOutOfRange", yes_or_no(lambda y: y + 1)),
@@ -459,8 +513,51 @@ def two_views(model, optimizer, n, x, y):
     return F.cross_entropy(model(x), y).detach()
 
 
-@pytest.mark.parametrize("step", [divided_afterwards, two_views])
-def test_sums_that_are_meant_are_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
+def norm_afterwards(model, optimizer, n, x, y):
+    "The norm of the gradients is read with a limit that none reaches, after the update."
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    nn.utils.clip_grad_norm_(model.parameters(), torch.inf)
+    optimizer.zero_grad()
+    return loss
+
+
+def by_sample(model, optimizer, n, x, y):
+    "The gradient of each sample is clipped, and the loop adds them (DP-SGD)."
+    added = [torch.zeros_like(p) for p in model.parameters()]
+    for one, label in zip(x[:4], y[:4]):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(one[None]), label[None])
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        for whole, p in zip(added, model.parameters()): whole += p.grad
+    for whole, p in zip(added, model.parameters()): p.grad = whole / 4
+    optimizer.step()
+    return loss
+
+
+def by_hand(model, optimizer, n, x, y):
+    "Gradients are computed by torch.autograd.grad and put in the place of those of before."
+    loss = F.cross_entropy(model(x), y)
+    for p, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))): p.grad = grad
+    optimizer.step()
+    return loss
+
+
+def moved_by_hand(model, optimizer, n, x, y):
+    "A perturbation that the loop moves by itself is no forgotten parameter."
+    if not n: model.shift = torch.zeros(20, requires_grad=True)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x + model.shift), y)
+    loss.backward()
+    optimizer.step()
+    model.shift.data += 0.01 * model.shift.grad.sign()
+    return loss
+
+
+@pytest.mark.parametrize("step", [divided_afterwards, two_views, norm_afterwards, by_sample, by_hand, moved_by_hand])
+def test_what_is_meant_is_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
 
 
 def test_a_sum_that_adam_divides_again_is_silent(tmp_path): assert not summed(adamw)(tmp_path, True)

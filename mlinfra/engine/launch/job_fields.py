@@ -9,9 +9,12 @@ import hashlib
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from ..base.checks import one_of, positive_float, positive_int, whole_number
@@ -225,7 +228,18 @@ def _setup(value: Any) -> tuple[str, ...]:
             raise ValueError(f"setup must not hold {variable}, which looks like a secret: name it in secrets")
     if (size := sum(len(line.encode()) for line in lines)) > _WORDS_BYTES:
         raise ValueError(f"setup must have at most {_WORDS_BYTES:,} bytes, got {size:,}: put it into a file")
+    if wrong := _why_unreadable("\n".join([*lines, ""])):
+        raise ValueError(f"setup must be lines that bash can read: {wrong}")
     return tuple(lines)
+
+@cache
+def _why_unreadable(lines: str) -> str:
+    "What bash says of them; where there is no bash they are left to the nodes."
+    joined = re.search(r"(?<!\\)(\\\\)*\\\s*\Z", lines)
+    if joined: return "the last one ends with a backslash, which would join it with the command"
+    if not lines.strip() or not shutil.which("bash"): return ""
+    done = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True, timeout=60)
+    return done.stderr.strip()  # of a here-document that does not end it says a warning
 
 def _times(job: JobFields) -> dict[str, float]:
     grace = positive_float("grace_seconds", job.grace_seconds, 86_400)

@@ -27,7 +27,7 @@ from ..base.text import count_text, duration_text
 
 # %% auto #0
 __all__ = ['JOB_PHASES', 'Read', 'JobState', 'Handle', 'read_handle', 'keep_end', 'read_end', 'new_handle', 'ClientError',
-           'client', 'missing_client', 'Launcher', 'check_setup', 'secret_values', 'line_variables']
+           'client', 'missing_client', 'Launcher', 'secret_values', 'line_variables']
 
 # %% ../../../nbs/engine/launch/launcher_base.ipynb #16c1a005
 JOB_PHASES = "waiting", "running", "finished", "failed", "cancelled", "lost"
@@ -192,7 +192,6 @@ class Launcher:
         files, folder = self.files(job), Path(folder).absolute()
         secrets = secret_values(job) if self.takes_secrets else {}
         if why := self.why_not(): raise OSError(why)
-        check_setup(job)
         self._check_free(folder)
         for name, text in files.items(): write_whole(folder / name, text.encode())
         return self._send(job, folder, secrets)
@@ -283,14 +282,6 @@ class Launcher:
                 if not told: said(f"{error}; it is asked again for {duration_text(self.patience_seconds)}")
                 told = True
                 time.sleep(self.poll_seconds)
-
-def check_setup(
-    job:JobSpec,
-) -> None:
-    "ValueError if bash cannot read the set-up lines; where there is no bash they are left to the nodes."
-    if not job.setup or not shutil.which("bash"): return
-    try: client(["bash", "-n"], told="\n".join([*job.setup, ""]))
-    except ClientError as error: raise ValueError(f"setup must be lines that bash can read: {error}") from None
 
 def secret_values(
     job:JobSpec,

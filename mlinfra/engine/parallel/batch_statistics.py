@@ -105,8 +105,10 @@ class BatchStatistics(TorchFunctionMode):
         samples:int,    # of this rank
     ) -> Callable[[], None]:  # to be called when the work on the batch is over
         "The loop gets a batch."
-        if not self.paused or samples < 2: return lambda: None  # another model of the same loop looks already
-        self.samples, self.paused, self.read, self.drew = samples, False, False, False
+        if not self.paused: return lambda: None  # another model of the same loop looks already
+        self.read = self.drew = False
+        if samples < 2: return lambda: None
+        self.samples, self.paused = samples, False
         self.random, self.trained = random_state(), []
         for x in [x for x, label in self.labels.items() if isinstance(label, Rows)]: del self.labels[x]
         self.name(batch, samples)

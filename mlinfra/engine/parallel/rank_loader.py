@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import (
+    BatchSampler, DataLoader, DistributedSampler, RandomSampler, SubsetRandomSampler, TensorDataset,
+    WeightedRandomSampler)
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ...data import BatchLoader
@@ -69,9 +71,30 @@ class _RankBatches:
         return Share(end - begin, samples, self.world_size, number == len(self.lengths) - 1, (begin, end), samples)
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
+        states, taken = _own_states(self.batches), 0
         told = broadcast_batches(self.batches)
         self.lengths = [len(batch) for batch in told]
-        for batch in told: yield rank_share(batch, self.rank, self.world_size) or batch[:1]
+        try:
+            for batch in told:
+                taken += 1
+                yield rank_share(batch, self.rank, self.world_size) or batch[:1]
+            states = []
+        finally:
+            if states and self.rank == 0: _draw_again(self.batches, states, taken)
+
+_SAMPLERS = RandomSampler, SubsetRandomSampler, WeightedRandomSampler  # nothing else changes when they draw again
+
+def _own_states(batches: Any) -> list[tuple[torch.Generator, torch.Tensor]]:
+    "The generator of PyTorch's own samplers, if they have one, and its state."
+    if type(batches) is not BatchSampler or type(batches.sampler) not in _SAMPLERS: return []
+    generator = batches.sampler.generator
+    return [] if generator is None else [(generator, generator.get_state())]
+
+def _draw_again(batches: BatchSampler, states: Iterable[tuple[torch.Generator, torch.Tensor]], taken: int) -> None:
+    "Leave generators as one process does whose loop is left after that many batches: it has drawn no more of them."
+    for generator, state in states: generator.set_state(state)
+    drawn = iter(batches)
+    for _ in range(taken): next(drawn)
 
 # %% ../../../nbs/engine/parallel/rank_loader.ipynb #pd000014
 def check_loader(

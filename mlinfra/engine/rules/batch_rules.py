@@ -10,13 +10,15 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
-from .batch_fingerprint import BatchFingerprint
+from .batch_fingerprint import BatchFingerprint, batch_labels
 from .findings import Facts, Rule
+from .loop_probe import ForwardLook
 from .worker_generators import GeneratorStates
 
 # %% auto #0
 __all__ = ['RepeatedByWorkers', 'SameBatch', 'EqualWorkerRandomness', 'EqualEpochRandomness', 'innermost_sampler',
-           'SameOrderEachEpoch', 'SharedValidationSamples', 'ConstantLabels', 'BatchWithoutSpread']
+           'SamplesAsTime', 'SamplerWithoutSamples', 'SameOrderEachEpoch', 'SharedValidationSamples', 'ConstantLabels',
+           'BatchWithoutSpread']
 
 # %% ../../../nbs/engine/rules/batch_rules.ipynb #nw095766
 def _length(thing: Any) -> int | None:
@@ -137,6 +139,40 @@ def innermost_sampler(
         if not inner: break
         found = inner[0]
     return found
+
+class SamplesAsTime(Rule):
+    "A recurrent or attention layer takes the samples of a batch for the steps of a sequence."
+    asks = True
+    least_steps = 2
+    _times = 0
+
+    def on_forward(self, look: ForwardLook) -> None:
+        "Compare what such layers take with the labels, of which each sample has one."
+        if not look.learns or not look.sequences: return
+        labels = batch_labels(self.facts.batch())
+        if labels is None or labels.dim() != 1: return
+        count = len(labels)  # with time in dimension 0, dimension 1 is as long, or a multiple where parts are folded
+        hits = [(name, shape) for name, shape in look.sequences if shape[0] == count and shape[1] % count]
+        self._times = self._times + 1 if hits else 0
+        self.facts.more |= 0 < self._times < 2
+        if self._times < 2: return
+        name, shape = hits[0]
+        self.found(look.step, f"{name or 'the model'} gets a tensor of the shape {shape}, and its batch_first is "
+                   f"False: it takes the {count} samples of the batch for {count} steps of a sequence, so that what it "
+                   "says of a sample depends on the others", "Make it with batch_first=True, or give it "
+                   "x.transpose(0, 1); if samples are to see one another, it is meant so", tensor=name or None)
+
+class SamplerWithoutSamples(Rule):
+    "A weighted sampler has fewer weights than the data set has samples."
+    def on_loader(self, loader: Any) -> None:
+        "Compare their numbers."
+        sampler, size = innermost_sampler(loader), _length(getattr(loader, "dataset", None))
+        if not isinstance(sampler, WeightedRandomSampler) or size is None: return
+        count = len(sampler.weights)
+        if 0 < count < size: self.found(
+            0, f"WeightedRandomSampler has {count:,} weights and the data set {size:,} samples: only the first "
+            f"{count:,} samples are drawn", "Give it a weight for each sample: class_weights[labels]",
+            cost=1 - count / size)
 
 _SHUFFLE = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 

@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/rules/head_rules.ipynb #nw319085
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from .loop_probe import UpdateLook
 from .loss_graph import LossGraph
 
 # %% auto #0
-__all__ = ['ProbabilitiesAsLogits', 'RectifiedLogits', 'TargetsOutOfRange', 'BroadcastTarget', 'MissingCausalMask',
-           'DetachedLoss']
+__all__ = ['ProbabilitiesAsLogits', 'RectifiedLogits', 'TargetsOutOfRange', 'MixedClasses', 'BroadcastTarget',
+           'MissingCausalMask', 'DetachedLoss']
 
 # %% ../../../nbs/engine/rules/head_rules.ipynb #nw320660
 class ProbabilitiesAsLogits(Rule):
@@ -51,12 +52,12 @@ class RectifiedLogits(Rule):
                    "is not learned", f"Leave the {look.rectified} after the last layer out", cost=0.3)
 
 class TargetsOutOfRange(Rule):
-    "A binary cross entropy is given targets that are not from 0 to 1."
-    _binary = False
+    "A loss is given targets that its outputs cannot reach: a binary cross entropy takes those from 0 to 1."
+    _binary, _bound = False, (-1, "", math.inf)   # of the second: step, what makes the outputs, the greatest loss
 
     def on_loss_graph(self, look: LossGraph) -> None:
         "What it compares with, where that can still be read."
-        self._binary = look.binary
+        self._binary, self._bound = look.binary, (look.step, look.squashed, look.most)
         if look.chances and (look.chances[0] < 0 or look.chances[-1] > 1):
             self._say(look.step, f"it compares with targets from {look.chances[0]:g} to {look.chances[-1]:g}")
 
@@ -64,11 +65,28 @@ class TargetsOutOfRange(Rule):
         "Its value says it, too."
         for step in steps:
             if self._binary and step.loss < -1e-6: self._say(step, f"it is {digits_text(step.loss, 3)}, below 0")
+            at, name, most = self._bound
+            if step.iteration == at and math.isfinite(step.loss) and step.loss > 1.001 * most: self.found(
+                step, f"the outputs are those of a {name}, and the loss is {digits_text(step.loss, 3)}; with targets "
+                f"in the range of a {name} it is {most:g} at most: outputs cannot reach these targets", f"Leave the "
+                f"{name} after the last layer out, or scale the targets to its range")
 
     def _say(self, step: Any, why: str) -> None:
         self.found(step, f"the loss is a binary cross entropy, which takes targets from 0 to 1, and {why}: it has no "
                    "least value, and outputs grow without end", "Give it 0 and 1: pixels / 255, (labels + 1) / 2, "
                    "labels == positive; for numbers of any size take mse_loss")
+
+class MixedClasses(Rule):
+    "Rows of classes are made by a view of scores whose classes are in dimension 1: a row mixes places."
+    def on_loss_graph(self, look: LossGraph) -> None:
+        "What the loss was given."
+        if look.mixed is None: return
+        whole, made = look.mixed
+        self.found(look.step, f"the scores have the shape {whole}, with their classes in dimension 1, and a view makes "
+                   f"{made} of them: a row holds the scores of one class at {made[1]} places, and not those of "
+                   f"{made[1]} classes at one place", "Give cross_entropy the scores as they are, with targets of the "
+                   "shape (samples, places); or move the classes to the end first: scores.movedim(1, -1).reshape(-1, "
+                   f"{made[1]})")
 
 class BroadcastTarget(Rule):
     "Output and target have different shapes, and their difference has more values than either."

@@ -40,6 +40,7 @@ class ForwardLook:
     eval_layers:tuple[str, ...]       # those in eval mode
     random:tuple[str, ...]      # functions that were called as in training though all modules are in eval mode
     size:torch.Tensor|None=None # root mean square of the output; None: after the first pass that keeps gradients
+    sequences:tuple[tuple[str, tuple[int, ...]], ...]=()   # taken by layers with time in dimension 0, and their names
 
 @dataclass(frozen=True, slots=True)
 class UpdateLook:
@@ -59,6 +60,7 @@ class UpdateLook:
     adapts:bool=False           # the optimizer divides by the size of the gradients, as Adam does
     changed_late:bool=False     # gradients were changed after the update before, which had already taken them
     redrawn:bool=False          # the model drew random numbers, and the same ones as for the update before
+    again:bool=False            # nothing came since the update before, whose gradients it takes once more
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -71,6 +73,12 @@ def noise_layers(
         if isinstance(m, _DROPOUTS): return m.p > 0
         return isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
     return [(plain_name(name), m) for name, m in model.named_modules() if differs(m)]
+
+def _time_first(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    "The first few layers that take time, and not samples, in dimension 0."
+    rows = [(plain_name(name), m) for name, m in model.named_modules()
+            if isinstance(m, (nn.RNNBase, nn.MultiheadAttention)) and not m.batch_first]
+    return rows[:4]
 
 _CALLS = {F.dropout: ("p", 1, "training", 2), F.alpha_dropout: ("p", 1, "training", 2),
           F.feature_alpha_dropout: ("p", 1, "training", 2), F.dropout1d: ("p", 1, "training", 2),
@@ -101,6 +109,12 @@ class _TrainingCalls(TorchFunctionMode):
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw658293
 def _some(p: torch.Tensor) -> torch.Tensor: return p.detach().reshape(-1)[::max(1, p.numel() // 4096)].clone()
 
+def _has_changed(grad: torch.Tensor, version: int, before: torch.Tensor) -> bool:
+    "Whether a gradient has other values: clip_grad_norm_ writes where it clips nothing, too, and zeros clear it."
+    if grad._version == version: return False
+    now = _some(grad)
+    return bool(now.any()) and not torch.allclose(now, before, rtol=1e-3, atol=0.0, equal_nan=True)
+
 class _Updates:
     "What comes into the smallest parameter of an optimizer between two updates."
     def __init__(self, optimizer: Any, names: dict[int, str]):
@@ -112,25 +126,31 @@ class _Updates:
         self.small = [p for i, p in enumerate(small.values()) if i == 0 or p.numel() <= 1 << 16]
         self.names = [names.get(id(p), f"parameter {i}") for i, p in enumerate(self.small)]
         self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
-        self._taken: dict[int, tuple[torch.Tensor, int]] = {}  # gradients that the last update has taken, as they were
+        # gradients that the last update has taken, with their version and as they were
+        self._taken: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
         self.begin()
 
     def begin(self, updated_in: int | None = None) -> None:
         self.updated_in, self.look = updated_in, None
+        self.had_come = bool(getattr(self, "came", None))  # for the update before
         self.judged = self.changed_late = False
         self.left: dict[int, bool] = {}
+        self.there: dict[int, torch.Tensor | None] = {}
         self.came: dict[int, torch.Tensor] = {}
         self.last: dict[int, tuple[int, torch.Tensor]] = {}  # the latest gradient, and in which batches they came
         self.steps: set[int] = set()
+        self.emptied: dict[int, int] = {}  # how often a gradient came to where none was
 
     def gradient(self, place: int, grad: torch.Tensor, step: int) -> None:
         "A gradient comes, and is not yet added to what is there."
         if not self.updated: return
         there, grad = self.small[place].grad, grad.detach()
-        taken, version = self._taken.pop(place, (there, 0))
-        self.changed_late |= there is None is not taken and taken._version != version
+        taken = self._taken.pop(place, None)
+        self.changed_late |= there is None is not taken and _has_changed(*taken)
         old = there is not None and bool(there.any())
+        self.emptied[place] = self.emptied.get(place, 0) + (not old)
         self.left[place] = old and self.left.get(place, True)
+        self.there.setdefault(place, there)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
         if step != self.updated_in: self.steps.add(step)  # after its update: another loss, as a GAN's generator has
         if len(self.steps) > 1: self.last[place] = grad.clone()
@@ -139,8 +159,25 @@ class _Updates:
 
     def keep_taken(self) -> None:
         "An update is over: what becomes of its gradients until the next come?"
-        self._taken = {i: (p.grad, p.grad._version) for i, p in enumerate(self.small)
-                       if p.grad is not None and p.grad._base is None}  # a part of a bucket changes with the others
+        self._taken = {i: (p.grad, p.grad._version, _some(p.grad)) for i, p in enumerate(self.small)
+                       if p.grad is not None and p.grad.layout == torch.strided
+                       and p.grad._base is None}  # a part of a bucket changes with the others
+
+    def is_taken_again(self) -> bool:
+        "Whether an update takes the gradients of the last one, as they were: none has come, and nobody has set them."
+        kept = [p.grad is taken and taken._version == version and bool(taken.any())
+                for i, p in enumerate(self.small) if (row := self._taken.get(i)) for taken, version, _ in [row]]
+        return self.updated and self.had_come and not self.came and bool(kept) and all(kept)
+
+    def adds(self) -> bool:
+        "Whether autograd adds the gradients of an update: a loop may take each away, and add them by itself."
+        return max(self.emptied.values(), default=0) < 2
+
+    def piled(self) -> list[str]:
+        "Parameters whose update takes gradients of before, too: a loop may have put another tensor in their place."
+        old = [(i, self.small[i].grad) for i, left in self.left.items() if left]
+        return [self.names[i] for i, now in old
+                if now is None or now is self.there[i] and not torch.equal(now, self.came[i]) or now.requires_grad]
 
     def dropped(self) -> int:
         "The batches whose gradients are not in the update: it has those of the last one alone."
@@ -234,6 +271,7 @@ class LoopProbe:
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
         self._noise = [] if model is None else noise_layers(model)
+        self._sequences: list[tuple[str, tuple[int, ...]]] = []
         self._random = self._random_before = None  # the state of the generators before the first pass for an update
         self._drew = False
         self._eager = model is not None and any(True for _ in leaf_modules(model))
@@ -266,8 +304,12 @@ class LoopProbe:
         if model is not None and self._eager:
             keep(model.register_forward_pre_hook(self._hook(model, self._before_model), with_kwargs=True))
             keep(model.register_forward_hook(self._hook(model, self._after_model), always_call=True))
+            for name, layer in _time_first(model):
+                act = lambda args, kwargs, name=name: self._note_sequence(name, args, kwargs)
+                keep(layer.register_forward_pre_hook(self._hook(layer, act), with_kwargs=True))
         for optimizer, state in zip(self._optimizers, self._states):
             state.begin()
+            state.forget()  # a backward pass may have added to them since, and nothing was told of it
             keep(optimizer.register_step_pre_hook(self._hook(optimizer, lambda *_, s=state: self._before_update(s))))
             for place, p in enumerate(state.small):
                 act = GradientReader(lambda grad, s=state, i=place: self._gradient(s, i, grad))
@@ -276,7 +318,7 @@ class LoopProbe:
     def detach(self) -> None:
         "Take all hooks off."
         for handle in self._handles: handle.remove()
-        self._handles, self._micro, self._on, self._whole = [], [], False, False
+        self._handles, self._micro, self._on, self._whole, self._sequences = [], [], False, False, []
         self._random = self._random_before = None
         for state in self._states: state.forget()
 
@@ -304,9 +346,10 @@ class LoopProbe:
         calls, learns = self._calls.pop(), torch.is_grad_enabled()
         if calls is not None: calls.__exit__(None, None, None)
         if self._calls: return  # it has called itself
+        sequences, self._sequences = tuple(self._sequences), []
         on, off = ([name for name, m in self._noise if m.training is mode] for mode in (True, False))
         self._on_forward(ForwardLook(self.step, learns, self.evaluation, self._model.training, tuple(on), tuple(off),
-                                     () if calls is None else tuple(calls.names), self._size(output)))
+                                     () if calls is None else tuple(calls.names), self._size(output), sequences))
         if not learns: return
         self._has_learned = True
         if not self._forwards: self._drew = not _are_equal(self._random, self._generators())
@@ -317,6 +360,10 @@ class LoopProbe:
         if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
         if tokens is not None and out.dim() == 3 and out.shape[:2] == tokens.shape:
             out.register_hook(lambda grad: self._guarded(self._compare_labels, grad, tokens))
+
+    def _note_sequence(self, name: str, args: tuple, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+        first = next((x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)), None)
+        if first is not None and first.dim() == 3: self._sequences.append((name, tuple(first.shape)))
 
     def _generators(self) -> list[torch.Tensor]:
         "The states of the generators that the model draws from."
@@ -356,19 +403,22 @@ class LoopProbe:
 
     def _before_update(self, state: _Updates) -> None:
         "Judge what has come; with a closure it comes later."
-        if state.updated: self._judge(state)
+        again = state.is_taken_again()
+        if state.updated: self._judge(state, again)
 
-    def _judge(self, state: _Updates) -> None:
+    def _judge(self, state: _Updates, again: bool = False) -> None:
         self._several |= self._forwards > 1  # micro-batches are weighed from the next update on
-        left = [state.names[i] for i, old in state.left.items() if old]
+        left = state.piled()
         kept, norm = state.kept(), None
         if kept is not None and kept < 1e-5:  # a scale of 256 and more
             norm = float(nn.utils.get_total_norm([p.grad for p in state.all if p.grad is not None]))
-        state.judged, micro = bool(state.came), tuple((n, float(size)) for n, size in self._micro)
+        state.judged, adds = bool(state.came), state.adds()
+        micro = tuple((n, float(size)) for n, size in self._micro if adds)
         state.keep_frozen()
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
-                                state.dropped() if len(self._states) == 1 else 0, tuple(self._scales), self._shift,
-                                self._sees, self._batches(), state.adapts(), state.changed_late, self._redrawn())
+                                state.dropped() if len(self._states) == 1 else 0, tuple(self._scales) if adds else (),
+                                self._shift, self._sees, self._batches(), state.adapts(), state.changed_late,
+                                self._redrawn(), again)
 
     def _batches(self) -> int:
         "Of the loader; 0: each micro-batch is a part of the same one."
@@ -381,5 +431,7 @@ class LoopProbe:
         self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin(self.step)
+        for other in self._states:
+            if other is not state: other.forget()  # its gradients may be clipped with those of the next optimizer
         state.keep_taken()
         if look is not None: self._on_update(look)

@@ -23,8 +23,8 @@ from .rate_rules import planned_steps, schedulers_of
 
 # %% auto #0
 __all__ = ['ForgottenZeroGrad', 'EvalModeTraining', 'DropoutInEvaluation', 'UnpreparedEvaluation', 'TrainingModeEvaluation',
-           'UnequalMicroBatches', 'ClippedWhileScaled', 'ClippedAfterUpdate', 'EqualStepRandomness', 'LearningRateDied',
-           'StoppedEarly', 'NothingFrozen', 'HalfLoaded']
+           'UnequalMicroBatches', 'ClippedWhileScaled', 'ClippedAfterUpdate', 'SteppedTwice', 'EqualStepRandomness',
+           'LearningRateDied', 'StoppedEarly', 'NothingFrozen', 'HalfLoaded']
 
 # %% ../../../nbs/engine/rules/loop_rules.ipynb #nw048661
 class ForgottenZeroGrad(Rule):
@@ -198,13 +198,27 @@ class ClippedAfterUpdate(Rule):
     _times = 0
 
     def on_update(self, look: UpdateLook) -> None:
-        "Count the updates whose gradients were changed afterwards and thrown away."
-        self._times = self._times + 1 if look.changed_late else 0
-        self.facts.more |= 0 < self._times < 3
+        "Count the updates whose gradients were changed afterwards and thrown away: a limit may be passed seldom."
+        self._times += look.changed_late
+        self.facts.more |= look.changed_late and self._times < 3
         if self._times == 3: self.found(
             look.step, "gradients are changed between optimizer.step() and zero_grad(): the step has taken them as "
             "they were, and what was changed is thrown away", "Call clip_grad_norm_, and what else changes gradients, "
             "after backward() and before step()", cost=0.3)
+
+class SteppedTwice(Rule):
+    "The optimizer makes two updates with the same gradients."
+    least_steps = 5
+    _times = 0
+
+    def on_update(self, look: UpdateLook) -> None:
+        "Count the updates that no backward pass came before."
+        self._times += look.again
+        self.facts.more |= 0 < self._times < 3
+        if self._times == 3: self.found(
+            look.step, "step() is called twice for the same gradients: each update is made twice, and the optimizer's "
+            "averages count it twice", "Call step() once after backward(); with a GradScaler, scaler.step(optimizer) "
+            "is that call", cost=0.5)
 
 class EqualStepRandomness(Rule):
     "The model draws the same random numbers for each update."

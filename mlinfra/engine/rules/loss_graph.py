@@ -33,6 +33,10 @@ class LossGraph:
     rectified:str=""             # "ReLU" where a loss that takes logits gets what that makes
     binary:bool=False            # it is a mean or sum of a binary cross entropy, which targets from 0 to 1 keep above 0
     chances:tuple[float, ...]=() # the least and greatest target of a binary cross entropy, where they are known
+    squashed:str=""              # "sigmoid", "softmax" or "tanh" where the loss is a mean distance from what that makes
+    most:float=math.inf          # the greatest mean distance of two numbers that both are in its range
+    mixed:tuple[tuple[int, ...], tuple[int, ...]]|None=None   # shape of scores with their classes in dimension 1, and
+    # what a view without a permute made of them, in which a row is one class at several places
 
 # %% ../../../nbs/engine/rules/loss_graph.ipynb #nw330185
 _MOST = 80
@@ -119,6 +123,27 @@ def _is_binary(node: Any) -> bool:
         if node is None: return False
     return _kind(node).startswith("BinaryCrossEntropy")
 
+_RANGES = dict(Softmax=("softmax", 1.0), Sigmoid=("sigmoid", 1.0), Tanh=("tanh", 2.0))
+
+def _squashed(node: Any) -> tuple[str, float]:
+    "What has made the outputs of which a loss is the mean distance from its targets, and how large that can be."
+    power = dict(MseLoss=2, L1Loss=1).get(_kind(node), 0)
+    if not power or getattr(node, "_saved_reduction", None) != 1: return "", math.inf
+    name, width = _RANGES.get(_before(node), ("", math.inf))
+    return name, width ** power
+
+def _mixed(node: Any) -> tuple | None:
+    "Scores of a convolution, whose classes are in dimension 1, that a view alone has made rows of classes."
+    view = next((child for child, _ in node.next_functions if child is not None), None)
+    if view is None or _kind(view) not in ("View", "UnsafeView", "Reshape", "ReshapeAlias"): return None
+    made, whole, before = _given(node), _given(view), next((child for child, _ in view.next_functions if child), None)
+    while before is not None and _kind(before) in ("Clone", "ToCopy"):
+        before = next((child for child, _ in before.next_functions if child), None)
+    if before is None or _kind(before) != "Convolution" or len(whole) < 3 or len(made) != 2: return None
+    rows, classes = made
+    return (whole, made) if classes > 1 and whole[1] % classes == 0 and classes % whole[-1] and rows != whole[0] \
+        else None
+
 def read_loss_graph(
     step:int,
     loss:torch.Tensor,              # as the loop computes it, with its graph
@@ -128,11 +153,13 @@ def read_loss_graph(
     root, loss_name = loss.grad_fn, "nll_loss"
     if root is None: return LossGraph(step, "", "", None, loss.requires_grad, False)
     twice, raw, broadcast, compared, across, weighted, width, rectified = "", "", None, [], False, None, 0, ""
+    mixed = None
     for node, by in _nodes(root):
         kind = _kind(node)
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
             rectified = rectified or _RECTIFIED.get(_before(node), "")
+        if kind == "LogSoftmax": mixed = mixed or _mixed(node)
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if _is_divergence(node, by): raw, loss_name = raw or _NO_LOGARITHMS.get(
             _before(node.next_functions[1][0]), ""), "kl_div"
@@ -147,4 +174,4 @@ def read_loss_graph(
     chances = [one for node, one in zip(compared, values) if one and _kind(node).startswith("Binary")]
     known = frozenset().union(*values) if values and None not in values else None
     return LossGraph(step, twice, raw, broadcast, False, classes, known, across, weighted, width, loss_name,
-                     rectified, _is_binary(root), tuple(sorted(frozenset().union(*chances))))
+                     rectified, _is_binary(root), tuple(sorted(frozenset().union(*chances))), *_squashed(root), mixed)

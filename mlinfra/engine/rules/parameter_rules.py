@@ -12,23 +12,25 @@ import torch
 from torch import nn
 
 from ..record.watch import OwnedHook
-from .findings import Facts, Rule, plain_name, several
-from .loop_probe import UpdateLook
+from .findings import Facts, Rule, own_part, plain_name, several
+from .loop_probe import ForwardLook, UpdateLook
 from .rate_rules import SCHEDULERS
 from .tensor_stats import TensorStats
 
 # %% auto #0
-__all__ = ['unregistered', 'StaleOptimizer', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedInPart']
+__all__ = ['unregistered', 'StaleOptimizer', 'SettingNotRead', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedInPart']
 
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0003
 def unregistered(
     model:nn.Module,
 ) -> list[tuple[str, str, list[nn.Parameter]]]:   # name, kind of container, parameters that are trained
-    "Layers and parameters that a module keeps in a Python list, tuple or dictionary, and that are nowhere else in it."
+    "Layers and parameters in a Python list, tuple or dictionary of a module, and tensors that are no nn.Parameter."
     known = {id(p) for p in model.parameters()}
     found: list[tuple[str, str, list[nn.Parameter]]] = []
     for name, module in model.named_modules():
         for key, kept in vars(module).items():
+            if isinstance(kept, torch.Tensor) and kept.is_leaf and kept.requires_grad and id(kept) not in known:
+                found.append((f"{plain_name(name)}.{key}".lstrip("."), "plain attribute", [kept]))
             if key in _OF_TORCH or not isinstance(kept, (list, tuple, dict)): continue
             pairs = kept.items() if isinstance(kept, dict) else enumerate(kept)
             for place, part in pairs:
@@ -40,11 +42,15 @@ def unregistered(
 
 _OF_TORCH = frozenset(vars(nn.Module()))  # what every module keeps for itself
 
+def _corner(p: torch.Tensor) -> torch.Tensor:
+    "A few values: a loop may move a tensor by itself, or with an optimizer that nobody was told of."
+    return own_part(p.detach()).reshape(-1)[:64].clone()
+
 class StaleOptimizer(Rule):
     "The optimizer trains tensors that the model no longer has, or cannot know those that are kept in a list."
     least_steps = 5
     _times, _hidden_times, _schedulers_asked = 0, 0, False
-    _hidden: list[tuple[str, str, list[nn.Parameter]]] | None = None
+    _hidden: list[tuple[str, str, list[tuple[torch.Tensor, torch.Tensor]]]] | None = None  # values as they were
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare what has gradients with what the optimizers hold."
@@ -82,17 +88,61 @@ class StaleOptimizer(Rule):
 
     def _ask_hidden(self, step: int, model: nn.Module, known: set[int]) -> None:
         "Layers in a Python list or dictionary, which model.parameters() does not find."
-        if self._hidden is None: self._hidden = unregistered(model)
-        lost = [(name, kind) for name, kind, rows in self._hidden
-                if any(p.grad is not None and id(p) not in known for p in rows)]
+        if self._hidden is None: self._hidden = [(name, kind, [(p, _corner(p)) for p in rows])
+                                                 for name, kind, rows in unregistered(model)]
+        lost = [(name, kind) for name, kind, rows in self._hidden if any(
+            p.grad is not None and id(p) not in known and torch.equal(_corner(p), first) for p, first in rows)]
         self._hidden_times = self._hidden_times + 1 if lost else 0
         self.facts.more |= 0 < self._hidden_times < 3
         if self._hidden_times < 3: return
         names, it = [name for name, _ in lost], "it" if len(lost) == 1 else "them"
         self.found(step, f"{several(names)} {'is' if len(lost) == 1 else 'are'} kept in a {lost[0][1]}, where "
                    f"model.parameters(), to() and state_dict() do not find {it}: gradients are computed, and no "
-                   f"optimizer has {it}", "Use nn.ModuleList, nn.ModuleDict or nn.ParameterList; if they are not to be "
-                   "trained, call requires_grad_(False)", tensor=names[0], cost=0.5)
+                   f"optimizer has {it}", "Use nn.Parameter for a tensor, nn.ModuleList, nn.ModuleDict or "
+                   "nn.ParameterList for several; if they are not to be trained, call requires_grad_(False)",
+                   tensor=names[0], cost=0.5, remark="plain attribute" in dict(lost).values())
+
+_GROUP_NAMES = frozenset(("learning_rate", "lrate", "weightdecay", "weight-decay", "weight_decy"))
+
+class SettingNotRead(Rule):
+    "A setting stands where PyTorch does not read it, or reads another: an optimizer's rate, a batch norm's momentum."
+    asks = True
+    _asked = False
+
+    def on_forward(self, look: ForwardLook) -> None:
+        "Look once at the batch norms."
+        if self._asked or not look.learns: return
+        self._asked = True
+        rows = [(plain_name(name), m) for name, m in self.facts.model.named_modules()
+                if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats and m.training]
+        slow = [name for name, m in rows if m.momentum is not None and 0.9 <= m.momentum < 1]
+        wide = [name for name, m in rows if m.eps >= 0.1]
+        if slow: self._say_slow(look.step, slow, dict(rows)[slow[0]].momentum)
+        if wide: self.found(
+            look.step, f"{several(wide)} add {dict(rows)[wide[0]].eps:g} to each variance: the second argument of "
+            "BatchNorm is eps, and momentum comes after it", "Write momentum= and eps= by name", tensor=wide[0],
+            cost=0.2)
+
+    def _say_slow(self, step: int, names: list[str], value: float) -> None:
+        self.found(step, f"momentum of {several(names)} is {value:g}, the weight of the latest batch in PyTorch: the "
+                   "running statistics, with which the model is evaluated, are nearly those of the last batch alone",
+                   f"Use momentum={1 - value:.2g}, which Keras and TensorFlow call {value:g}", tensor=names[0],
+                   cost=0.2)
+
+    def on_update(self, look: UpdateLook) -> None:
+        "Look at the optimizers."
+        for one in self.facts.optimizers:
+            if not type(one).__module__.startswith("torch.optim"): continue
+            for key in ("lr", "weight_decay", "momentum"):
+                set_to, used = vars(one).get(key), [group.get(key) for group in one.param_groups]
+                if isinstance(set_to, (int, float)) and set_to not in used: self.found(
+                    look.step, f"optimizer.{key} was set to {set_to:g}, which PyTorch does not read: it trains with "
+                    f"{used[0]:g}", f'Set group["{key}"] of each group in optimizer.param_groups', tensor=key, cost=0.3)
+            for place, group in enumerate(one.param_groups):
+                for key in _GROUP_NAMES & group.keys() - one.defaults.keys(): self.found(
+                    look.step, f'group {place} of the optimizer has a setting "{key}", which {type(one).__name__} does '
+                    f"not read: it trains with {group.get('lr'):g}", 'The names are "lr" and "weight_decay"',
+                    tensor=key, cost=0.3)
 
 class FrozenMoves(Rule):
     "The optimizer moves parameters that are frozen."

@@ -1,5 +1,6 @@
 """Checkpoints of several ranks: resumed to the bit, with fewer and more ranks, and with ranks killed in a save."""
 import errno
+import io
 import json
 import os
 import shutil
@@ -7,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from array import array
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -41,10 +41,10 @@ class Net(nn.Module):
         super().__init__()
         more = [] if plain else [nn.BatchNorm1d(15), nn.Dropout(0.2)]
         self.body = nn.Sequential(nn.Linear(6, 15), *more, nn.ReLU(), nn.Linear(15, 3))
-        self.seen = array("i")  # samples of this process, which say their number: a checkpoint would keep a list
+        self.seen = io.BytesIO()  # samples of this process, which say their number: a checkpoint would keep a list
 
     def forward(self, x):
-        self.seen.extend(x[:, 0].mul(SAMPLES).round().int().tolist())
+        self.seen.write(bytes(x[:, 0].mul(SAMPLES).round().int().tolist()))
         return self.body(x)
 
 
@@ -106,8 +106,9 @@ def train(how: str, root: Path | None, stop: int | None = None, kill: int | None
     with pytest.MonkeyPatch.context() as patch:
         if fault: spoil(fault, patch)
         history, _ = trainer(how)(model, data(), observers=watchers, **plan)
-    return dict(losses=noted.losses, resumed_from=own and own.resumed_from, remarks=history.remarks, seen=model.seen,
-                samples=[step.samples for step in history.steps], epochs=epoch_losses(history),
+    return dict(losses=noted.losses, resumed_from=own and own.resumed_from, remarks=history.remarks,
+                seen=[*model.seen.getvalue()], samples=[step.samples for step in history.steps],
+                epochs=epoch_losses(history),
                 weights={name: tensor.tolist() for name, tensor in whole_weights(model).items()})
 
 

@@ -87,6 +87,10 @@ def test_memory_of_a_model_of_ones_own(here, tmp_path):
     for found in (r"params +3.81 MiB", r"grads +3.81 MiB", r"batch 10 on .* fits"):
         assert re.search(found, done.out), found
     assert "does not fit" in here(*typed, "0.001").out
+    (tmp_path / "of_sgd.py").write_text("from torch import nn\n"
+                                        "def sgd(): return nn.Linear(9, 4), None, dict(optimizer='sgd')\n")
+    ignored = here("memory", "of_sgd:sgd", "--input-shape", "9")
+    assert ignored.returncode == 2 and "options may be step, got {'optimizer': 'sgd'}" in ignored.err
 
 
 TOKENS = """
@@ -155,6 +159,7 @@ def test_plan_of_a_job_of_ones_own(here, tmp_path):
         ["memory", "gluon", "--batch-size", "0"],
         ["memory", "gluon", "--input-shape", "1,28"],
         ["memory", "nowhere:model"],
+        ["memory", "./of_one_layer.py:make"],
         ["memory", "gluon", "--sharding-stage", "4"],
         ["plan", "llama"],
         ["plan", "13B", "--nodes", "0"],

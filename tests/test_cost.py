@@ -107,6 +107,8 @@ def test_your_own_prices(cost, tmp_path):
     assert read_prices(mine) == read_prices()
     mine.write_text("\n".join(lines), encoding="utf-16")
     with pytest.raises(ValueError, match="mine.csv must be in UTF-8"): read_prices(mine)
+    mine.write_text("\n".join([lines[0], lines[1].replace("2026-04-08", "2026-13-08")]))
+    with pytest.raises(ValueError, match="date must be a year, or a day"): read_prices(mine)
     mine.write_text("\n".join([lines[0], lines[1].replace("12.24", "cheap")]))
     wrong = cost(tmp_path / "run", "--prices", mine)
     assert wrong.code == 2 and "line 2: dollars_per_hour must be a number above 0, got 'cheap'" in wrong.err
@@ -119,6 +121,7 @@ def test_your_own_prices(cost, tmp_path):
     (("run", "--program", "fast"), "--program must be one of any, framework, fused"),
     (("run", "--prices", "none.csv"), "none.csv"),
     (("run", "--input-shape", "1,x"), "must be a whole number"),
+    (("run", "--input-shape", "3,28,28"), "GluonCNN does not run on a batch of shape (64, 3, 28, 28)"),
     (("unknown",), "hand in the model and the shape of a sample"),
 ])
 def test_wrong_arguments_are_told_in_a_line(cost, tmp_path, monkeypatch, args, words):

@@ -19,6 +19,7 @@ from torch.utils.data import TensorDataset
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.export import onnx_files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.checkpoint.weight_files import read_weights
 from mlinfra.engine.export.model_files import open_model, save_weights
 from mlinfra.engine.export.onnx_files import export_onnx, load_onnx
 from mlinfra.engine.export.pretrained import features, pretrained, reachable
@@ -305,6 +306,7 @@ def test_a_weight_is_off_by_half_a_step_at_most(rows, bits):
     weight = torch.tensor(rows)
     ints, scales = quantize_tensor(weight, bits)
     assert torch.equal(unpack(pack(ints, bits), bits, ints.shape), ints) and ints.abs().max() <= 2**(bits - 1) - 1
+    with pytest.raises(ValueError, match="ints must be whole numbers from"): pack(ints.short() + 2**bits, bits)
     error = (ints.double() * scales.double() - weight.double()).abs()
     # half a step, and what rounding the scale and the quotient to floats adds
     assert (error <= scales.double() * (0.5 + 2**(bits - 1) * 2**-22) + 1e-40).all()
@@ -413,6 +415,9 @@ def test_export_from_a_shell(tmp_path, monkeypatch, capsys):
     torch.save(nn.Linear(2, 2).state_dict(), "mine.pt")
     assert cli.main(["export", "--model", "mine.pt", "--to", "mine.onnx"]) == 2
     assert "mine.pt is a pickle, which runs whatever was written into it" in capsys.readouterr().err
+    save_weights(nn.Sequential(nn.Linear(2, 2)), "small.safetensors")
+    assert Path("small.safetensors").read_bytes()[:1] == b"\x80", "a header of 128 bytes, as a pickle begins"
+    assert {*read_weights("small.safetensors")} == {"0.weight", "0.bias"}
     save_weights(resnet18(3), "large.safetensors")
     assert cli.main(["export", "--model", "large.safetensors", "--to", "large.onnx", "--quantize", "int8"]) == 2
     assert "int8 needs examples" in capsys.readouterr().err and not Path("large.onnx").exists()

@@ -1,11 +1,13 @@
 """Memory: the estimate against real steps, its laws, its extremes, and a search that survives running out."""
 import copy
 import gc
+import random
 import sys
 import weakref
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from copies import run_code
@@ -20,7 +22,7 @@ from mlinfra.engine.memory import batch_search, footprint, optimizers, process_m
 from mlinfra.engine.base import hardware
 from mlinfra.engine.train.saved_tensors import saved_bytes
 from mlinfra.engine.base.jobs import Stopped
-from mlinfra.models import GluonCNN, resnet18, resnet50
+from mlinfra.models import GluonCNN, layer_table, resnet18, resnet50
 from mlinfra.views import memory as memory_views
 
 ZOO = {
@@ -754,3 +756,22 @@ def test_the_history_of_lbfgs_is_counted():
     assert len(state["old_dirs"]) == history
     made = lambda parameters: torch.optim.LBFGS(parameters, history_size=history)
     assert memory.estimate(nn.Linear(30, 2), 2, (30,), optimizer=made).optimizer == sum(t.nbytes for t in held)
+
+
+class _Draws(nn.Linear):
+    def forward(self, x): return super().forward(x) * random.random() + np.random.rand() + torch.rand(1)
+
+@pytest.mark.parametrize("look", [
+    lambda model: memory.estimate(model, 2, (4,)).total,
+    lambda model: memory.measure(model, 2, (4,), device="cpu").total,
+    lambda model: memory.profile(model, (4,)).at(2).total,
+    lambda model: memory.find_batch_size(model, start=2, input_shape=(4,), device="cpu").largest,
+    lambda model: layer_table(model, (4,)).flops.sum(),
+])
+def test_what_surrounds_the_call_is_not_counted_and_no_random_state_moves(look):
+    model = _Draws(4, 3)
+    states = lambda: (torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[2])
+    before, plain = states(), look(model)
+    assert states() == before
+    with torch.inference_mode(): assert look(model) == plain
+    with torch.autocast("cpu", torch.bfloat16): assert look(model) == plain

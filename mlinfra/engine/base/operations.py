@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin
@@ -75,7 +77,7 @@ def count_operations(
 ) -> OperationCount:
     "Count the forward pass: in the model's own mode with a `step`, else in evaluation mode."
     call, training = step or call_model, None if step else False
-    with torch.random.fork_rng(_cuda_devices(model)):
+    with torch.random.fork_rng(_cuda_devices(model)), _other_random_states():
         try: return _without_data(model, batch, call, backward, training)
         except Exception as error:
             if not any(t.is_meta for t in (*model.parameters(), *model.buffers())):
@@ -83,6 +85,13 @@ def count_operations(
             if not _needs_values(error): raise
             raise ValueError(f"{type(model).__name__} decides by values what it computes ({error}): "
                              "it can be counted with weights that have data, not on the meta device") from error
+
+@contextmanager
+def _other_random_states() -> Iterator[None]:
+    "Those of Python and NumPy as they were afterwards."
+    before = random.getstate(), np.random.get_state()
+    try: yield
+    finally: random.setstate(before[0]), np.random.set_state(before[1])
 
 def _without_data(model: nn.Module, batch: Any, call: Callable, backward: bool, training: bool|None) -> OperationCount:
     with quiet_fakes(), fake_mode(allow_non_fake_inputs=True):

@@ -24,6 +24,7 @@ def median(
     "The middle value: one slow run does not move it."
     values = list(values)
     if not values: raise ValueError("median of no values: nothing was measured")
+    if any(value != value for value in values): return math.nan  # it has no place in an order
     return statistics.median(values)
 
 def percentile(

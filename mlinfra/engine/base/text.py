@@ -20,7 +20,7 @@ def duration_text(
     if not seconds >= 0: raise ValueError(f"seconds must be at least 0, got {seconds}")
     if math.isinf(seconds): return "forever"
     if seconds == 0: return "0 s"
-    if seconds < 1e-3: return f"{seconds * 1e6:.3g} µs"
+    if seconds < 999.5e-6: return f"{seconds * 1e6:.3g} µs"
     if seconds < 0.9995: return f"{seconds * 1e3:.3g} ms"
     if seconds < 59.95: return f"{seconds:.3g} s"
     return _two_units(seconds)
@@ -46,7 +46,7 @@ def bytes_text(
     "`count` bytes with a binary unit."
     size = abs(count if like is None else like)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if size < 1024 or unit == "PiB": break
+        if size < (1024 if unit == "B" else 1023.995) or unit == "PiB": break
         count, size = count / 1024, size / 1024
     return f"{count:,.0f} B" if unit == "B" else f"{count:,.2f} {unit}"
 

@@ -29,7 +29,9 @@ def load_factory(
 ) -> Callable[[], Any]:
     "The function that a spec names; ValueError if it is not there or is none."
     name, _, attribute = spec.partition(":")
-    if not name or not attribute: raise ValueError(f"name the factory as package.module:function, got {spec!r}")
+    if not attribute or not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"name the factory as package.module:function, got {spec!r}; "
+                         "of a file train.py it is train:function")
     if "" not in sys.path: sys.path.insert(0, "")
     try: module = importlib.import_module(name)
     except ModuleNotFoundError as error:

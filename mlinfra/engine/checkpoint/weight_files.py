@@ -63,8 +63,8 @@ def read_weights(
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
 
 def _is_pickle(raw: bytes) -> bool:
-    "Whether this is what torch.save or pickle writes."
-    return raw[:2] == b"PK" or raw[:1] == b"\x80"
+    "Whether this is what torch.save or pickle writes; the length that a safetensors file begins with may look so."
+    return (raw[:2] == b"PK" or raw[:1] == b"\x80") and raw[8:9] != b"{"
 
 def load_weights(
     model:nn.Module,         # gets the weights, and is returned

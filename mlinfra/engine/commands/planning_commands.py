@@ -117,6 +117,8 @@ def named_model(name: str) -> tuple[Any, Any, Any]:
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"the factory must return a model or a tuple that begins with one, got {type(made).__name__}")
     loads = hasattr(sample, "__iter__") and not isinstance(sample, (torch.Tensor, Mapping, tuple, list))
+    if not isinstance(options or {}, Mapping) or set(options or {}) - {"step"}:
+        raise ValueError(f"the factory's options may be step, got {options}: give the rest on the command line")
     return model, next(iter(sample)) if loads else sample, (options or {}).get("step")
 
 def _memory_options(memory: argparse.ArgumentParser) -> None:

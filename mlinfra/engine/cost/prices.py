@@ -21,7 +21,7 @@ __all__ = ['HOW', 'read_rows', 'number_in', 'dated', 'Offer', 'read_prices', 'co
 
 # %% ../../../nbs/engine/cost/prices.ipynb #23a00006
 HOW = ("read", "remembered", "yours")  # how a figure came into a table
-_DATE = re.compile(r"\d{4}(-\d\d){0,2}")
+_DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 def read_rows(
     path:str|os.PathLike|None,  # a CSV file; None: the package's own

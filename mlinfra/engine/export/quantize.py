@@ -49,6 +49,8 @@ def pack(
 ) -> torch.Tensor:      # uint8, in a row
     "Several numbers in one byte."
     each, half = 8 // one_of("bits", bits, BITS), 2**(bits - 1)
+    if ints.is_floating_point() or ints.numel() and not -half <= int(ints.min()) <= int(ints.max()) < half:
+        raise ValueError(f"ints must be whole numbers from {-half} to {half - 1}, which {bits} bits hold")
     row = (ints.flatten().to(torch.int16) + half).to(torch.uint8)
     row = F.pad(row, (0, -len(row) % each)).view(-1, each)
     packed = torch.zeros(len(row), dtype=torch.uint8)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import os
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,13 +22,15 @@ from torch.utils._pytree import tree_leaves, tree_map
 import mlinfra
 from ..train.batches import listed_samples, samples_in, tensors_in
 from ..base.checks import one_of, positive_int, positive_ints
+from ..loading.loader_surgery import preserve_rng_state
 from ..train.autocast import PRECISIONS, autocast
 from ..train.evaluation import class_loss
 from .out_of_memory import is_out_of_memory
 from ...models import GluonCNN, ResNet
 
 # %% auto #0
-__all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'user_line', 'StepSample', 'backward_of', 'backward_from']
+__all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'user_line', 'StepSample', 'backward_of', 'backward_from',
+           'apart']
 
 # %% ../../../nbs/engine/memory/step_sample.ipynb #c3aae219
 def input_shape_of(
@@ -236,3 +239,14 @@ def backward_from(
     "Run backward from the loss, or from outputs with ones as their gradients."
     results = [t for t in results if t.requires_grad]
     if results: torch.autograd.backward(results, [torch.ones_like(t) for t in results])
+
+@contextmanager
+def apart() -> Iterator[None]:
+    "Random states as they were afterwards; within the block no inference mode and no autocast of the caller's."
+    with ExitStack() as stack:
+        stack.enter_context(preserve_rng_state())
+        stack.enter_context(torch.inference_mode(False))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind): stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+

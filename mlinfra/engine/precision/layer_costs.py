@@ -44,7 +44,10 @@ def layer_traffic(
     import pandas as pd
     one_of("precision", precision, PRECISIONS)
     shape = positive_int("batch_size", batch_size), *positive_ints("input_shape", input_shape)
-    counted = count_operations(model, torch.empty(shape, dtype=dtype, device="meta"))
+    try: counted = count_operations(model, torch.empty(shape, dtype=dtype, device="meta"))
+    except (RuntimeError, TypeError) as error:
+        words = f"{type(model).__name__} does not run on a batch of shape {shape}: {str(error).splitlines()[0]}"
+        raise ValueError(f"{words}; input_shape is that of one sample") from error
     rows = [(call.layer, call.kind, call.flops, call.input_values + call.output_values + _read(call))
             for call in counted.calls]
     if counted.outside_flops: rows.append(("outside the layers", "", counted.outside_flops, counted.outside_values))

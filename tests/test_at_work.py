@@ -426,7 +426,7 @@ torch.save(state | dict(optimizer=torch.optim.Adam(model.parameters()).state_dic
 RESUMABLE = "\n".join(one.text for one in snippets() if str(one) in (
     "21_checkpoint-python-0", "21_checkpoint-python-1")) + f"""
 LOOP = {next(one.text for one in snippets() if str(one) == "21_checkpoint-python-2")!r}
-same, epochs, trained = torch.equal, 2, []
+same, epochs, every, trained = torch.equal, 2, 100, []
 dataset = torch.utils.data.TensorDataset(torch.randn(64 * 130, 4, generator=torch.Generator().manual_seed(0)))
 def anew():
     global model, optimizer, scheduler

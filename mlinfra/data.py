@@ -31,7 +31,7 @@ class Images(Dataset):
     def __init__(
         self,
         images:torch.Tensor,  # uint8, samples x channels x height x width
-        labels:torch.Tensor,  # int64, one for each image
+        labels:torch.Tensor,  # whole numbers, kept as int64, one for each image
     ):
         images, labels = torch.as_tensor(images), torch.as_tensor(labels)
         if len(images) != len(labels):
@@ -39,7 +39,7 @@ class Images(Dataset):
         if labels.ndim != 1 or (labels != labels.long()).any():
             raise ValueError(f"labels must be a whole number for each image, got {labels.dtype} of shape "
                              f"{tuple(labels.shape)}: take a TensorDataset for other targets")
-        self.images, self.labels = images, labels
+        self.images, self.labels = images, labels.long()
 
     @property
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -148,7 +148,7 @@ def _own_method(dataset: Any) -> str:
                  if getattr(type(dataset), name, None) not in [None, *known(name)]), "")
 
 class BatchLoader:
-    "Whole batches by index from tensors in memory; each epoch equals that of a `DataLoader`."
+    "Whole batches by index from tensors in memory; epochs read to their end equal those of a `DataLoader`."
     def __init__(
         self,
         dataset:Any,                           # an `Images`, a `TensorDataset`, what only has `.tensors`, a Subset
@@ -192,24 +192,20 @@ class BatchLoader:
         return self._batches()
 
     def _batches(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        size, whole = self.batch_size, self.samples // self.batch_size
-        for number, rows in enumerate(self._order().split(size)):
-            if number == whole: self._remainder()
+        size = self.batch_size
+        for rows in self._order().split(size):
             if len(rows) < (size if self.drop_last else 1): return
             batch = tuple(tensor.index_select(0, rows) for tensor in self.tensors)
             yield batch if self.transform is None else (self.transform(batch[0]), *batch[1:])
-        if whole * size == self.samples: self._remainder()
 
     def _order(self) -> torch.Tensor:
         "This epoch's order, with the draws that DataLoader makes from the same generator."
         if not self.shuffle: return torch.arange(self.samples, device=self.tensors[0].device)
         generator = self.generator
         if generator is None: generator = torch.Generator().manual_seed(_draw(None))
-        return torch.randperm(self.samples, generator=generator).to(self.tensors[0].device)
-
-    def _remainder(self) -> None:
-        "RandomSampler's draw for a remainder that is empty, where its epoch ends and not where a loop leaves it."
-        if self.shuffle and self.generator is not None: torch.randperm(self.samples, generator=self.generator)
+        order = torch.randperm(self.samples, generator=generator)
+        torch.randperm(self.samples, generator=generator)  # RandomSampler's draw for a remainder that is empty
+        return order.to(self.tensors[0].device)
 
 def _draw(generator: torch.Generator | None) -> int:
     "A whole number from the generator, or from torch's global one."

@@ -22,7 +22,7 @@ from .engine.train.batches import Feed, SampleCount, check_batch_size, image_dim
 from .engine.base.checks import boolean, fraction, function, listed, nonnegative_float, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import (Measures, Scores, class_loss, ends_for_good, first_batch, is_iterator,
-                                             scores, woken_layers)
+                                             returns_itself, scores, woken_layers)
 from .engine.train.memory_layout import ChannelsLast, try_step
 from .engine.base.machine import pick_device
 from .engine.train.builtin_observers import ProgressBar
@@ -216,7 +216,7 @@ def _validation(run: TrainingRun, valid: Any, loss_fn: Any, step: Any, metric: A
     if metric is not None and valid is None: raise ValueError("metric= is measured on validation data: pass valid= too")
     run.measured = ("loss",)
     if valid is None: return None
-    if ends_for_good(valid) and run.epochs > 1:
+    if (ends_for_good(valid) or returns_itself(valid)) and run.epochs > 1:
         raise ValueError("valid can be iterated only once, and there are several epochs: pass a loader or a data set")
     usual = getattr(run.loader, "batch_size", None) or 64
     loader, feed = make_loader(valid, batch_size, usual=usual), replace(run.feed)

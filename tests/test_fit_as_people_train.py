@@ -13,7 +13,9 @@ from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.debugger import Debugger
 from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.record.watch import watch
-from mlinfra.engine.train.builtin_observers import EarlyStopping
+from mlinfra.engine.train.builtin_observers import EarlyStopping, _on_host, _put_back
+from mlinfra.engine.train.counted_means import loss_value
+from mlinfra.engine.train.evaluation import woken_layers
 from mlinfra.training import evaluate, fit
 
 QUIET = dict(progress=False, device="cpu", keep_memory=False)
@@ -238,6 +240,28 @@ def test_what_yields_one_epoch_is_refused_for_several_before_the_first(once):
     assert len(fit(model, once(), **QUIET).steps) == 4
 
 
+class Once:
+    "The usual iterator of a class: `__iter__` returns it and begins nothing."
+    def __init__(self): self.rest = iter(LOADER)
+    def __iter__(self): return self
+    def __next__(self): return next(self.rest)
+
+
+class OnceUntold(Once):
+    "Whether it begins anew cannot be told from its code."
+    def __iter__(self): return self if self.rest else iter(())
+
+
+def test_validation_data_that_can_be_read_once_are_refused_for_several_epochs():
+    model = network()
+    with pytest.raises(ValueError, match="valid can be iterated only once"):
+        fit(model, LOADER, valid=Once(), epochs=2, **QUIET)
+    same(model, network())
+    with pytest.raises(ValueError, match="the data have no samples, or can be iterated only once"):
+        fit(model, LOADER, valid=OnceUntold(), epochs=2, **QUIET)
+    assert fit(model, LOADER, valid=Once(), **QUIET).epochs[0].valid_loss is not None
+
+
 class BeginsAnew:
     "A loader as people write it: its `__iter__` begins anew and returns itself."
     def __iter__(self):
@@ -271,6 +295,8 @@ def test_a_layer_in_evaluation_that_is_trained_is_remarked():
         return [one for one in fit(model, LOADER, **QUIET).remarks if "evaluation mode" in one]
     assert remarks(lambda m: m[0].eval())[0].startswith("layer 0 was in evaluation mode")
     assert remarks(lambda m: m.eval()) == remarks(lambda m: setattr(m[0].eval(), "train", lambda mode: m[0])) == []
+    same_in_both = nn.BatchNorm1d(2, track_running_stats=False), nn.InstanceNorm1d(2), nn.Dropout(0.0)
+    assert woken_layers(nn.Sequential(*(layer.eval() for layer in same_in_both))) == []
 
 
 def test_the_best_weights_come_with_buffers_that_no_checkpoint_keeps():
@@ -287,6 +313,18 @@ def test_the_best_weights_come_with_buffers_that_no_checkpoint_keeps():
                 observers=[EarlyStopping(1, restore_best=True)], **QUIET)
     best = min(found.epochs, key=lambda epoch: epoch.valid_loss)
     assert model.calls == 4 * (best.epoch + 1) < 4 * len(found.epochs)
+
+
+def test_a_buffer_of_another_shape_is_put_back_into_a_model_without_parameters():
+    class Seen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.ones(2), persistent=False)
+    model = Seen()
+    best = _on_host(model)
+    model.seen = torch.zeros(3)
+    _put_back(model, *best)
+    assert model.seen.tolist() == [1, 1]
 
 
 def test_a_metric_that_is_said_to_be_neither_is_remarked():
@@ -425,6 +463,7 @@ def test_a_count_that_would_turn_the_gradient_round_is_refused(count):
     model = network()
     def step(model, batch): return F.cross_entropy(model(batch[0]), batch[1], reduction="sum"), count
     assert "(sum, count) must be a finite number of at least 0" in refusal(fit, model, LOADER, step=step, **QUIET)
+    assert "the sum is a tensor of shape (3,)" in refusal(loss_value, (torch.ones(3), 0))
     same(model, network())
 
 

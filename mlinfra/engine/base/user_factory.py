@@ -29,7 +29,7 @@ def load_factory(
 ) -> Callable[[], Any]:
     "The function that a spec names; ValueError if it is not there or is none."
     name, _, attribute = spec.partition(":")
-    if not attribute or not all(part.isidentifier() for part in name.split(".")):
+    if not attribute or not all(name.split(".")) or "/" in name or name.endswith(".py"):
         raise ValueError(f"name the factory as package.module:function, got {spec!r}; "
                          "of a file train.py it is train:function")
     if "" not in sys.path: sys.path.insert(0, "")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +67,7 @@ class RawCache(Dataset):
         transform:Callable|None=None,   # applied to each image
     ):
         import numpy as np
-        self.path, self.transform, self._file = Path(path), function("transform", transform, none=True), None
+        self.path, self.transform, self._pixels = Path(path), function("transform", transform, none=True), None
         try:
             self.index = np.load(self.path / "index.npy")
             self.classes = json.loads((self.path / "classes.json").read_text())
@@ -86,18 +85,14 @@ class RawCache(Dataset):
         self,
         i:int,           # the number of a sample
     ) -> torch.Tensor:   # uint8, 3 x height x width
-        "Image i, untransformed, from a mapping of its own: what changes it in place changes no other reading of it."
-        if self._file is None: self._file = open(self.path / "pixels", "rb")  # noqa: SIM115: closed with the cache
+        "A copy of image i, untransformed: what changes it in place changes no other reading of it."
+        import numpy as np
+        if self._pixels is None: self._pixels = torch.from_numpy(np.memmap(self.path / "pixels", np.uint8, "c"))
         start, height, width, _ = map(int, self.index[i])
-        skip = start % mmap.ALLOCATIONGRANULARITY
-        size = height * width * 3 + skip
-        mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY, offset=start - skip)
-        return torch.frombuffer(mapped, dtype=torch.uint8, offset=skip).view(height, width, 3).permute(2, 0, 1)
+        return self._pixels[start:start + height * width * 3].view(height, width, 3).permute(2, 0, 1).clone()
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         image = self.load(i)
-        # workers send memory, not a mapped file
-        image = image.clone() if self.transform is None else self.transform(image)
-        return image, int(self.index[i, 3])
+        return image if self.transform is None else self.transform(image), int(self.index[i, 3])
 
-    def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_file": None}  # a worker maps the file itself
+    def __getstate__(self) -> dict[str, Any]: return self.__dict__ | {"_pixels": None}  # a worker maps the file itself

@@ -107,20 +107,22 @@ class EarlyStopping(Observer):
         else: run.remark_once("EarlyStopping has no best weights to restore: no epoch of this process improved")
         self._weights = None
 
-def _on_host(model: nn.Module) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    "Copies of a model's state and of the buffers that it leaves out (persistent=False), in the host's memory."
+def _on_host(model: nn.Module) -> tuple[dict[str, Any], dict[str, tuple[torch.Tensor, torch.device]]]:
+    """Copies of a model's state and of the buffers that it leaves out (persistent=False), in the host's memory; with
+    each of these its device."""
     copied = lambda value: value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
     state = model.state_dict()
     return ({name: copied(value) for name, value in state.items()},
-            {name: copied(value) for name, value in model.named_buffers() if name not in state})
+            {name: (copied(value), value.device) for name, value in model.named_buffers() if name not in state})
 
-def _put_back(model: nn.Module, state: dict[str, Any], buffers: dict[str, torch.Tensor]) -> None:
+def _put_back(model: nn.Module, state: dict[str, Any],
+              buffers: dict[str, tuple[torch.Tensor, torch.device]]) -> None:
     load_tensors(model, state)
-    for name, value in buffers.items():
+    for name, (value, device) in buffers.items():
         layer, _, own = name.rpartition(".")
         now = model.get_submodule(layer)._buffers.get(own)
         if now is not None and now.shape == value.shape: now.detach().copy_(value)
-        else: model.get_submodule(layer)._buffers[own] = value.to(next(iter(model.parameters())).device)
+        else: model.get_submodule(layer)._buffers[own] = value.to(device)
 
 # %% ../../../nbs/engine/train/builtin_observers.ipynb #fcd5e5be
 class PrintEpochs(Observer):

@@ -149,7 +149,8 @@ def loss_value(
         total, count = found[0].as_subclass(torch.Tensor), found[1]
         _check_count("the count of (sum, count)", count)
         if not isinstance(count, torch.Tensor) and not count and total.isfinite().all() and (total != 0).any():
-            raise ValueError(f"the count of (sum, count) is 0 and the sum is {total.item():.4g}: a sum of nothing is 0")
+            shown = f"{total.item():.4g}" if total.numel() == 1 else f"a tensor of shape {tuple(total.shape)}"
+            raise ValueError(f"the count of (sum, count) is 0 and the sum is {shown}: a sum of nothing is 0")
         some = count.clamp(min=torch.finfo(torch.float32).tiny) if isinstance(count, torch.Tensor) else count or 1
         mean = total / some
         return LossValue(mean, (MeanTerm(mean, count),))

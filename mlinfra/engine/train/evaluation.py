@@ -28,7 +28,7 @@ from .counted_means import LossValue, loss_value, seen_means
 
 # %% auto #0
 __all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'Metrics', 'modes_kept', 'scores', 'first_batch',
-           'is_iterator', 'ends_for_good', 'woken_layers']
+           'is_iterator', 'ends_for_good', 'returns_itself', 'woken_layers']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -202,7 +202,9 @@ def scores(
                 for part, (total, weight) in _totals(value, count).items():
                     before = own.get(part, (0, 0))
                     own[part] = before[0] + total, None if weight is None else before[1] + weight
-    if samples == 0: raise ValueError("there is nothing to evaluate: the data have no samples")
+    if samples == 0:
+        spent = ", or can be iterated only once" if is_iterator(batches) else ""
+        raise ValueError(f"there is nothing to evaluate: the data have no samples{spent}")
     means = {name: sum(_mean(*part) for part in parts.values()) for name, parts in sums.items()}
     if beyond := int(means.get("beyond", 0)):
         raise ValueError(f"{beyond:,} targets are classes for which the model has no output: it needs one for each "
@@ -266,6 +268,14 @@ def ends_for_good(
     begins = getattr(type(loader), "__iter__", None)
     return is_iterator(loader) and (isinstance(loader, _BaseDataLoaderIter) or not inspect.isfunction(begins))
 
+def returns_itself(
+    loader:Iterable,
+) -> bool:
+    "Whether a loader is an iterator whose `__iter__` does nothing but return it, as iterators of one pass do."
+    code = getattr(getattr(type(loader), "__iter__", None), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_GENERATOR: return False
+    return is_iterator(loader) and not code.co_names and not code.co_freevars  # it sets and calls nothing
+
 def woken_layers(
     model:nn.Module,
 ) -> list[str]:   # their names
@@ -273,4 +283,7 @@ def woken_layers(
     calm = [(name, layer) for name, layer in model.named_modules() if not layer.training]
     whole = model.training
     model.train()
-    return [name for name, layer in calm if whole and layer.training and isinstance(layer, (_NormBase, _DropoutNd))]
+    return [name for name, layer in calm if whole and layer.training and _differs_by_mode(layer)]
+
+def _differs_by_mode(layer: nn.Module) -> bool:
+    return isinstance(layer, _NormBase) and layer.track_running_stats or isinstance(layer, _DropoutNd) and layer.p > 0

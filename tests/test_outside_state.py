@@ -1,7 +1,11 @@
 """State outside of model and optimizer: each kind is kept on a resume, or named before the loss."""
 
+import io
 import time
 import warnings
+from datetime import datetime
+from queue import Queue
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -39,7 +43,7 @@ class Patience:
 @pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
 def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
     seen, box, patience = [], [iter(DataLoader(DATA, 8))], Patience()
-    patience.orders = iter(range(9))
+    patience.orders, patience.ahead = iter(range(9)), Queue()  # its thread fills it anew
 
     class Look:
         def on_step(self, run, step):
@@ -48,7 +52,7 @@ def test_what_is_not_kept_is_named_once_before_the_first_step(tmp_path):
     def step(model, batch):
         return cross_entropy(model(next(box[0])[0]), batch[1])
 
-    with pytest.warns(UserWarning, match="checkpoints leave out observers.Patience.orders, step.box.0.: a resumed"):
+    with pytest.warns(UserWarning, match="leave out observers.*.ahead, observers.*.orders, step.box.0.: a resumed"):
         train("", Checkpointer(tmp_path), patience, Look(), step=step, epochs=1)
     assert len(seen[0]) == 1 and seen[-1] == seen[0]
 
@@ -68,8 +72,18 @@ def by_module(model):
     return sums, lambda: sums.update({module: sums.get(module, 0) + 1 for module in model})
 
 
+def by_dtype(model):
+    sums = {}
+    return sums, lambda: sums.update({torch.float32: len(sums) + 1})
+
+
+def of_zone(model):
+    box = [datetime.min]
+    return box, lambda: box.__setitem__(0, datetime(2020, 1, 1, tzinfo=ZoneInfo("UTC")))
+
+
 @pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
-@pytest.mark.parametrize("make", [frame, by_number, by_module])
+@pytest.mark.parametrize("make", [frame, by_number, by_module, by_dtype, of_zone])
 def test_what_changes_and_cannot_be_kept_costs_no_checkpoint_and_is_named(make, tmp_path):
     class Early:
         def on_start(self, run): self.held, self.add = make(run.model)
@@ -103,6 +117,30 @@ def test_an_observers_count_goes_on_and_its_clock_does_not(tmp_path):
     held = HeldState(dict(one=first))
     first.on_epoch(None, None)
     assert held.state()["values"].keys() == {"one.waited"}
+
+
+class Read(io.BytesIO):
+    far = False
+
+    def writable(self): return False
+
+    def seek(self, *place):
+        if self.far: raise OSError("away")
+        return super().seek(*place)
+
+
+def test_a_file_that_is_opened_later_is_no_other_one_and_one_without_a_way_back_is_named():
+    data = Noisy()
+    data.file = Read(b"abcd")
+    data.file.read(3)
+    held = HeldState(dict(data=data))
+    kept = held.state()
+    data.file.seek(0)
+    assert held.load(kept) == [] and data.file.tell() == 3
+    data.file.far = True
+    assert held.load(kept) == ["data.file"]
+    data.file = None
+    assert held.load(kept) == []
 
 
 class Hostile:

@@ -44,7 +44,7 @@ _LOADER = {"dataset", "sampler", "batch_sampler", "collate_fn", "generator", "wo
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
           "_post_accumulate_grad_hooks", "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 _ITERATORS = "itertools", "builtins", "_csv"
-_QUEUES = queue.Queue, queue.LifoQueue, queue.PriorityQueue
+_QUEUES = queue.Queue, queue.LifoQueue, queue.PriorityQueue, queue.SimpleQueue  # a thread may fill them anew
 _OF_LOADER = {*vars(DataLoader([0]))}
 _OWN = {*vars(nn.Module()), *vars(torch.optim.SGD([torch.zeros(1)], 0.1)), "_opt_called", "step"}
 
@@ -122,7 +122,7 @@ class Found:
             elif plain_size(value) is not None:
                 if _home(thing) != "mlinfra": self._note(at, place, value)
             elif _is(value, io.IOBase): self.files |= {at: value} if _is_read(value) else {}
-            elif _is(value, _BaseDataLoaderIter) or _is(value, Iterator) and _home(value) in _ITERATORS:
+            elif _is(value, (_BaseDataLoaderIter, *_QUEUES)) or _is(value, Iterator) and _home(value) in _ITERATORS:
                 self.lost[at] = ""
             elif odd_mark(value) is not None: self.odd[at] = value
             else: self._todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
@@ -199,7 +199,6 @@ def _parts(path: str, thing: Any) -> Iterator[Part]:
         for name in names: yield part(name, getattr(thing, name), thing, "fixed")
     elif _is(thing, FunctionType): yield from _of_function(part, thing)
     elif _is(thing, type): yield from _of_class(part, thing)
-    elif type(thing) in _QUEUES: yield part("queue", thing.queue, thing, "attribute")
     elif not _is(thing, ModuleType) and (_is(thing, _TORCH) or _home(thing) not in _OPAQUE):
         yield from _of_object(part, thing)
 
@@ -275,16 +274,16 @@ def _of_object(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
     if _is(thing, nn.Module):
         for name, module in own["_modules"].items(): yield part(name, module, thing, "fixed")
         for name, p in own["_parameters"].items():
-            for at, place, hook in _hooks_of(part, p): yield at.replace("._", f".{name}._", 1), place, hook
+            yield from _hooks_of(part, p, f".{name}")
 
-def _hooks_of(part: Callable[..., Part], thing: Any) -> Iterator[Part]:
+def _hooks_of(part: Callable[..., Part], thing: Any, of: str = "") -> Iterator[Part]:
     "The user's functions that a module, a parameter or an optimizer calls."
     for name in _HOOKS if _is(thing, (nn.Module, torch.Tensor, torch.optim.Optimizer)) else ():
         for n, hook in enumerate((getattr(thing, name, None) or {}).values()):
             inner = hook
             while _is(inner, partial): inner = inner.func
             home = _home(inner) if not _is(inner, (FunctionType, MethodType)) else _package(inner.__module__)
-            if home not in _OPAQUE | {"mlinfra"}: yield part(n, hook, thing, "fixed", f".{name}[{n}]")
+            if home not in _OPAQUE | {"mlinfra"}: yield part(n, hook, thing, "fixed", f"{of}.{name}[{n}]")
 
 # %% ../../../nbs/engine/checkpoint/held_state.ipynb #4e1d0008
 _FROZEN = "of frozen weights"
@@ -368,8 +367,10 @@ class HeldState:
                 if isinstance(key, dict): key = self._parameters[key["parameter"]]
                 _put(found.values.get(path) or _place(found, owner, key, how), value, device, *replaced)
             except Exception: odd.append(path)  # what stands there now is the user's, and may do anything
-        odd += sorted(found.files.keys() ^ kept.get("files", found.files).keys())
-        for path in found.files.keys() & kept.get("files", {}).keys(): found.files[path].seek(kept["files"][path])
+        places = kept.get("files")  # one that is not here may be opened by the first read
+        for path, file in found.files.items() if places is not None else ():
+            try: file.seek(places[path])
+            except Exception: odd.append(path)
         return odd
 
 def _reference(value: Any) -> Any:
@@ -384,7 +385,9 @@ def _packed(value: Any, ids: Mapping[int, int] = {}) -> Any:
     if isinstance(value, dict) and not ids.keys().isdisjoint(one for one in value if type(one) is int):
         raise ValueError("its keys are the numbers of objects, which are others in each process")
     if len_of(value) and sum(one.nbytes for one in leaves(value)) > _LARGE: raise ValueError("too large")
-    return pack(value)
+    packed = pack(value)
+    map_tree(packed, check_leaf)
+    return packed
 
 def _place(found: Found, parent: str, key: Any, how: str) -> ValuePlace:
     "Where a value would lie that is not there yet. KeyError where there is no such owner."

@@ -16,7 +16,7 @@ import sys
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -47,6 +47,7 @@ _NESTED = {dict, list, tuple, set, frozenset, defaultdict, *_NAMED.values()}
 _CONTAINERS = dict, list, tuple, set, frozenset, deque
 _MADE = {one.__name__: one for one in (range, Fraction, Decimal, date, datetime, time, timedelta, PosixPath,
                                        PurePosixPath)}  # made anew from a few words
+_OTHERS = _SCALARS | _TENSORS | _NESTED | {*_MADE.values()}  # than pieces of memory
 
 def plain_size(
     value:Any,
@@ -93,6 +94,7 @@ def _is_mapped(array: Any) -> bool:
 
 def _memory(value: Any) -> Any:
     "What is a piece of memory, as an array of bytes that is part of it: counts that processes share are such."
+    if type(value) in _OTHERS: return None  # which is quick
     if type(value).__module__ == "multiprocessing.sharedctypes": value = getattr(value, "_obj", value)
     plain = value if not isinstance(value, ctypes.Array) else value._type_()
     numbers = isinstance(plain, ctypes._SimpleCData) and getattr(plain, "_type_", "P") not in "PzZO"  # no pointers
@@ -130,7 +132,9 @@ def is_of_process(
 ) -> bool:
     "Whether it is a number of this process only: a handle, or a reading of a clock."
     if type(value) is int and isinstance(key, str) and _HANDLE.search(key): return True
-    if isinstance(value, datetime): value = value.timestamp()
+    if isinstance(value, datetime):
+        try: value = value.timestamp()
+        except (ValueError, OverflowError, OSError): return False  # datetime.min has none
     seconds = value / 1e9 if type(value) is int and value > 1e12 else value
     return type(seconds) is float and seconds % 1 != 0 and any(
         began <= seconds <= clock() + 60 for clock, began in _BEGAN.items())
@@ -211,6 +215,7 @@ def _words(value: Any) -> list[Any]:
     "Of what an equal value is made."
     if isinstance(value, range): return [value.start, value.stop, value.step]
     if isinstance(value, timedelta): return [value.days, value.seconds, value.microseconds]
+    if type(getattr(value, "tzinfo", None)) not in (type(None), timezone): raise ValueError("its zone is not fixed")
     return [value.isoformat() if isinstance(value, (date, time)) else str(value)]
 
 def _numbers(value: Any) -> np.ndarray | None:

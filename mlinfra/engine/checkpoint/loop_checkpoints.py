@@ -268,7 +268,9 @@ class LoopCheckpoints(LoopEvents):
                              "kind")
         state["values"] = {path: row for path, row in state["values"].items()
                            if not any(hasattr(one, "to_local") for one in leaves(row[0]))}
-        return map_tree(state, lambda _path, one: one.detach().cpu() if isinstance(one, torch.Tensor) else one)
+        try: return map_tree(state, lambda _path, one: one.detach().cpu() if isinstance(one, torch.Tensor) else one)
+        except ValueError as error: self.folder.warn(f"checkpoints leave out what model and optimizers hold: {error}")
+        return {}
 
     def _optimizer_part(self, name: str, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         "As the plain optimizer's state_dict numbers its parameters."

@@ -23,7 +23,7 @@ from mlinfra.engine.record.watch import watch
 from mlinfra.engine.report.page import make_report
 from mlinfra.engine.trace.profile_steps import traces_of
 from mlinfra.engine.trace.trace import read
-from mlinfra.engine.trace.trace_advice import advise
+from mlinfra.engine.trace.trace_advice import TraceAdvice, advise
 from mlinfra.engine.trace.trace_tables import PARTS
 from mlinfra.engine.train.observers import Observer
 from mlinfra.training import fit
@@ -263,6 +263,7 @@ def test_only_what_is_a_bound_is_called_one():
     bound = {one.cause: "At most" in str(one) or "upper bound" in str(one) for one in advise(steps, kernels)}
     assert bound == dict(idle_loader=False, idle_launch=False, idle_synchronise=False, copy_exposed=False,
                          communication_exposed=True)
+    assert not str(TraceAdvice("loader", "Read less.", 1.0, 0.1, "of a caller")).startswith("Read less. At most")
 
 
 def test_what_is_no_trace_is_said(tmp_path, capsys):

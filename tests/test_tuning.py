@@ -19,6 +19,8 @@ import pytest
 import torch
 from copies import run_code
 
+from mlinfra.engine.tuning import function_settings
+from mlinfra.engine.tuning.function_settings import function_code
 from mlinfra.engine.tuning.optuna_study import open_study, tune
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import Run
@@ -151,12 +153,27 @@ def test_what_is_no_path_of_a_study_leaves_no_trace(tmp_path, monkeypatch, stora
 
 def test_trials_of_other_code_are_told_once(tmp_path):
     how = dict(space=SPACE, storage=tmp_path / "study", method="random")
-    tune(quick, trials=1, **how)
+    tune(quick, trials=1, **how).optuna.set_user_attr("objective", "loss")  # an attribute of the study's owner
     with pytest.warns(UserWarning, match="study has trials of another objective: the code of .*<lambda>"):
         tune(lambda trial: 1.0, trials=2, **how)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tune(lambda trial: 1.0, trials=3, **how)
+
+
+def test_the_code_of_an_objective_is_found_behind_values_that_are_not_read(monkeypatch):
+    class Data(torch.utils.data.Dataset):
+        def __init__(self): self.words, self.pairs = ["word"] * 2_000, [(Path("a"), 1)] * 2_000
+        def __reduce_ex__(self, protocol): raise SystemExit("it is read")
+
+    def holding(value, add):
+        holder = dict(add=[partial(add)], data=Data())
+        return function_code(lambda trial: value[0] + holder["add"][0](trial.number))
+    def plus(n): return n + 1
+    def minus(n): return n - 1
+    monkeypatch.setattr(function_settings, "_of_tensor", lambda value: pytest.fail("a tensor is read"))
+    assert holding([1], plus) == holding(torch.zeros(4), plus) == holding([2] * 2_000, plus)
+    assert any(name.endswith("<locals>.minus") for name in holding([1], minus))
 
 
 def test_a_process_that_dies_fails_its_trial_alone():
@@ -214,6 +231,8 @@ import sys
 from functools import partial
 sys.path[:0] = [{tests!r}]
 from test_tuning import SPACE, stuck
+from mlinfra.engine.tuning import function_settings
+from mlinfra.engine.tuning.function_settings import function_code
 from mlinfra.engine.tuning.optuna_study import tune
 if __name__ == "__main__": tune(partial(stuck, sys.argv[2]), SPACE, trials=1, workers=1, storage=sys.argv[1])
 """
@@ -343,6 +362,8 @@ def test_a_search_on_a_lost_machine_gives_its_trial_back(tmp_path, monkeypatch):
     lost = f"""
 import os
 from mlinfra.engine.tuning import search_heartbeat
+from mlinfra.engine.tuning import function_settings
+from mlinfra.engine.tuning.function_settings import function_code
 from mlinfra.engine.tuning.optuna_study import tune
 from mlinfra.engine.tuning.search_space import Space, uniform
 search_heartbeat.gethostname = lambda: "a-machine-that-is-gone"

@@ -242,7 +242,7 @@ def backward_from(
 
 @contextmanager
 def apart() -> Iterator[None]:
-    "Random states as they were afterwards; within the block no inference mode and no autocast of the caller's."
+    "Leave random states as they were; inside, gradients are on, whatever modes and autocast the caller has."
     with ExitStack() as stack:
         stack.enter_context(preserve_rng_state())
         stack.enter_context(torch.inference_mode(False))

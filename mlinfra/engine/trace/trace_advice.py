@@ -27,7 +27,7 @@ class TraceAdvice:
     milliseconds:float    # of a step that this part takes
     share:float           # of a step
     how:str               # how the milliseconds were computed
-    bound:bool=True       # no change to this part can gain more than its milliseconds
+    bound:bool=False      # no change to this part can gain more than its milliseconds
 
     def __str__(self) -> str:
         most = "At most " if self.bound else ""
@@ -81,7 +81,7 @@ def _without_gpu(steps: pd.DataFrame) -> list[TraceAdvice]:
     share = float((steps["loader"] * steps["seconds"]).sum() / steps["seconds"].sum()) if len(steps) else 0.0
     if share < WORTH: return []
     return [TraceAdvice("loader", _CHANGES["idle_loader"][0], share * steps["seconds"].mean() * 1e3, share,
-                        "the loop waited for a batch, an upper bound")]
+                        "the loop waited for a batch, an upper bound", bound=True)]
 
 def _products(steps: pd.DataFrame, kernels: pd.DataFrame, seconds: float) -> list[TraceAdvice]:
     "Matrix products and convolutions that did without tensor cores."
@@ -94,4 +94,4 @@ def _products(steps: pd.DataFrame, kernels: pd.DataFrame, seconds: float) -> lis
     return [TraceAdvice("gpu_compute", "Let matrix products use tensor cores: torch.autocast with bfloat16 (float16 "
                         "before Ampere), or torch.set_float32_matmul_precision('high').", share * seconds * 1e3, share,
                         f"{len(slow)} kernels of products and convolutions do not name them; their whole time, an "
-                        "upper bound")]
+                        "upper bound", bound=True)]

@@ -35,6 +35,8 @@ __all__ = ['function_settings', 'function_code', 'value_sum']
 _ATOMS = {type(None), bool, int, float, complex, str, bytes, range, type(...)}  # that their words tell
 _NAMED = (BuiltinFunctionType, GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 _WITHOUT_VALUES = (logging.Logger, type(Lock()), type(RLock()))
+_CONTAINERS = list, tuple, dict, set, frozenset
+_MOST = 1_000  # parts of a container in which functions are looked for
 _WORDS = torch.layout, torch.memory_format, torch.qscheme
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF",
           "LOAD_FROM_DICT_OR_GLOBALS")
@@ -53,7 +55,7 @@ def function_code(
     train:Callable,
 ) -> dict[str, str]:  # name of a function -> 12 digits
     "The code of a function and of those of the user's that it calls, without the values that it reads."
-    reader = _Reader()
+    reader = _Reader(values=False)
     reader.root(train)
     return {name: _sum(reader.found[name])[:12] for name in sorted(reader.codes)}
 
@@ -67,7 +69,8 @@ def _sum(words: str) -> str: return hashlib.sha256(words.encode(errors="surrogat
 
 class _Reader:
     "Follows a function to all that it reads."
-    def __init__(self):
+    def __init__(self, values: bool = True):
+        self.values = values  # False: only code counts, and what cannot lead to any is passed over
         self.found: dict[str, str] = {}
         self.codes: set[str] = set()  # which of these are code
         self.at = "train"  # the name of what is being read
@@ -97,12 +100,13 @@ class _Reader:
 
     def of(self, value: Any) -> str:
         "A description that is equal for equal values, and another one for others."
-        if type(value) in _ATOMS: return f"{type(value).__name__} {value!r}"
+        if type(value) in _ATOMS: return f"{type(value).__name__} {value!r}" if self.values else ""
         if id(value) in self._known: return self._known[id(value)][1]
         if id(value) in self._outer: return f"outer {len(self._outer) - self._outer.index(id(value))}"
         self._outer.append(id(value))
         if isinstance(value, FunctionType): words = self._function(value)
         elif isinstance(value, type): words = self._class(value)
+        elif isinstance(value, CodeType) and not self.values: words = _Reader().of(value)  # its constants belong to it
         else: words = f"{type(value).__qualname__} {_sum(self._inside(value))}"
         self._outer.pop()
         return self._knows(value, words)
@@ -112,6 +116,7 @@ class _Reader:
         return words
 
     def _inside(self, value: Any) -> str:
+        if not self.values and isinstance(value, _CONTAINERS) and len(value) > _MOST: return ""  # data, no functions
         if type(value) in (list, tuple, dict): return repr(self._all(value))
         if isinstance(value, (set, frozenset)): parts = sorted(map(self.of, value))
         else: parts = self._all(self._parts(value))
@@ -121,7 +126,7 @@ class _Reader:
     def _all(self, parts: Any) -> list[Any]:
         "Descriptions of the parts; numbers and words stand for themselves, since there may be many."
         parts = [*parts, *parts.values()] if isinstance(parts, dict) else list(parts)
-        return parts if set(map(type, parts)) <= _ATOMS else list(map(self.of, parts))
+        return parts if self.values and set(map(type, parts)) <= _ATOMS else list(map(self.of, parts))
 
     def _parts(self, value: Any) -> list[Any]:
         "What a value consists of."
@@ -137,12 +142,15 @@ class _Reader:
         if isinstance(value, weakref.ref): return [value()]
         if isinstance(value, property): return [value.fget, value.fset]
         if isinstance(value, (staticmethod, classmethod)): return [value.__func__]
-        if isinstance(value, Mapping): return [*value, *map(value.__getitem__, value), _default(value)]
+        if isinstance(value, dict) or isinstance(value, Mapping) and self.values:
+            return [*value, *map(value.__getitem__, value), _default(value)]
         if isinstance(value, (list, tuple)): return list(value)
         return self._state(value)
 
     def _state(self, value: Any) -> list[Any]:
-        "Numbers of an array, or what pickle would write of an object."
+        "Numbers of an array, or what pickle would write of an object; without values, its attributes."
+        if isinstance(value, functools.partial) and not self.values: return [value.func, value.args, value.keywords]
+        if not self.values: return [part for _, part in _attributes(value)]
         try:
             if isinstance(value, torch.Generator): return [str(value.device), value.get_state()]
             if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_quantized:

@@ -198,10 +198,11 @@ def tune(
     budget = _check_end(budget_seconds, trials, method, points)
     path = None if storage is None else _study_file(storage)
     if folder is not None: folder = folder_path("folder", folder)
+    code = _code_of(objective) if path else None
     lock = functools.partial(kernel_lock, f"{path}.lock") if path and os.name == "posix" else nullcontext
     with writing(path or ".", only=DISK_FULL), lock(), quiet_optuna():
         study = _opened(space, direction, path, points)
-        if path: _compare_objective(study, objective, path)
+        if code: _compare_objective(study, code, path)
     study.pruner = pruner(method)
     with OptunaPlan(study, space, Heartbeat(path), trials, method == "grid", lock, seed, sampler) as plan:
         run_trials(objective, plan, workers=workers, budget_seconds=budget, folder=folder, seed=seed, live=live,
@@ -215,13 +216,16 @@ def _study_file(storage: Any) -> Path:
     if path.is_dir(): raise ValueError(f"storage must be the path of the study's file, and {path} is a folder")
     return path
 
-def _compare_objective(study: Any, objective: Callable[[Trial], float], path: Path) -> None:
+def _code_of(objective: Callable[[Trial], float]) -> dict[str, str] | None:
+    "Its code and the version of Python, in which that is written; None where it cannot be read."
+    try: return function_code(objective) | dict(python=platform.python_version())
+    except Exception: return None  # the objective is the user's, and may hold anything
+
+def _compare_objective(study: Any, now: dict[str, str], path: Path) -> None:
     "Say once where the trials of a study were measured by other code: their values may mean something else."
-    try: now = function_code(objective)
-    except Exception: return  # the objective is the user's, and may hold anything
-    now, before = now | dict(python=platform.python_version()), study.user_attrs.get("objective")
+    before = study.user_attrs.get("mlinfra_objective")
     if before == now: return
-    study.set_user_attr("objective", now)
+    study.set_user_attr("mlinfra_objective", now)
     if before is None or before["python"] != now["python"]: return
     other = sorted(name for name in before | now if before.get(name) != now.get(name))
     warnings.warn(f"{path} has trials of another objective: the code of {', '.join(other[:5])} has changed since, and "

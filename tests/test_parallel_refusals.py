@@ -345,21 +345,6 @@ def third_of_three(how):
     return train(how, step=step, begin=lambda *_all: [], batches=lambda: DataLoader(loader().dataset, 4))
 
 
-def padded(how, masked):
-    "Sequences of which the first batches are equally long, padded to the longest of a batch."
-    def batches():
-        rows = [loader().dataset[i % SAMPLES][0].repeat(4 if i < 16 else 1 + i % 6, 1) for i in range(32)]
-        def padded(row): return nn.utils.rnn.pad_sequence(row, True), torch.tensor([len(one) for one in row])
-        return DataLoader(rows, BATCH, collate_fn=padded)
-    def step(run, own, x, lengths, _kept):
-        out, mask = run.model(x), torch.arange(x.size(1)) < lengths[:, None]
-        loss = F.mse_loss(out[mask], x[mask][:, :CLASSES]) if masked else F.mse_loss(out, x[..., :CLASSES])
-        loss.backward()
-        own.step(), own.zero_grad()
-        return loss
-    return train(how, step=step, batches=batches)
-
-
 def average(how, first):
     "An average of the weights, of a copy that is made before parallelize or of what it gives."
     copies = []
@@ -462,8 +447,6 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (left_early,): dict(ddp="", fsdp="", pipeline="", tensor=""),
     (third_of_three,): dict(ddp="", fsdp=""),
-    **{(padded, masked): dict(ddp="does not follow the samples of a rank", fsdp="does not follow the samples of a rank")
-       for masked in (False, True)},
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (overflow,): dict(ddp="", fsdp="gives to a hook: use ddp", pipeline=""),

@@ -28,7 +28,7 @@ class GradientBucket:
         self,
         parameters:Sequence[nn.Parameter],  # of one dtype and device
     ):
-        self.parameters, self.sizes = list(parameters), [p.numel() for p in parameters] + [len(parameters) + 3]
+        self.parameters, self.sizes = list(parameters), [p.numel() for p in parameters] + [len(parameters) + 1]
         self.begin()
 
     def begin(self) -> None:
@@ -38,35 +38,26 @@ class GradientBucket:
     def pack(
         self,
         number:int=0,   # of the batch, which must be the same on all ranks
-        mark:int=0,     # 0 to 255: the same of what the loss divides by
     ) -> torch.Tensor:
         "All gradients in one row, and for each whether it is there."
         first, found = self.parameters[0], [p.grad is not None for p in self.parameters]
         rows = [p.grad.reshape(-1) if there else p.new_zeros(p.numel()) for p, there in zip(self.parameters, found)]
-        self.numbers = [float(number % 16), float(mark // 16), float(mark % 16)]  # exact in every dtype
-        self.flat = torch.cat([*rows, first.new_tensor([*map(float, found), *self.numbers])])
+        self.number = float(number % 16)  # exact in every dtype
+        self.flat = torch.cat([*rows, first.new_tensor([*map(float, found), self.number])])
         return self.flat
 
-    def unpack(
-        self,
-        why:str="the marks of the ranks differ",  # what is wrong if they do
-    ) -> None:
+    def unpack(self) -> None:
         "Take the means out of the row. ValueError where another rank has sent those of another batch."
         *means, anywhere = self.flat.split(self.sizes)
-        if anywhere.device.type == "cpu": self._check(anywhere[-3:].tolist(), why)
+        if anywhere.device.type == "cpu" and abs(float(anywhere[-1]) - self.number) > 0.4 / rank_and_world_size()[1]:
+            raise ValueError("the ranks average gradients of different batches: something in the loop (a continue, an "
+                             "if) looks at this rank's own loss. Decide by run.mean(loss), which all ranks know")
         absent = [i for i, p in enumerate(self.parameters) if p.grad is None]
         if absent: anywhere = anywhere.tolist()
         for i, (p, mean) in enumerate(zip(self.parameters, means)):
             if p.grad is not None: p.grad.copy_(mean.view(p.shape))
             elif anywhere[i]: p.grad = mean.view(p.shape).clone()
         self.begin()
-
-    def _check(self, means: Sequence[float], why: str) -> None:
-        apart = [abs(mean - own) > 0.4 / rank_and_world_size()[1] for mean, own in zip(means, self.numbers)]
-        if apart[0]:
-            raise ValueError("the ranks average gradients of different batches: something in the loop (a continue, an "
-                             "if) looks at this rank's own loss. Decide by run.mean(loss), which all ranks know")
-        if any(apart): raise ValueError(why)
 
 # %% ../../../nbs/engine/dist/gradient_average.ipynb #ga000008
 class GradientAverage:
@@ -78,8 +69,7 @@ class GradientAverage:
         bucket_bytes:int=25 << 20,   # about, of a message
     ):
         self.parameters, self.on, self.seen = list(model.parameters()), True, -1
-        self.number, self.mark = 0, 0  # of the batch that is worked on, and of what its loss divides by
-        self.why = "the losses of the ranks divide by different numbers"
+        self.number = 0  # of the batch that is worked on
         self.bucket_bytes, self.device = positive_int("bucket_bytes", bucket_bytes), device
         self.sparse = {id(m.weight) for m in model.modules() if getattr(m, "sparse", False)}
         self.trained: tuple[bool, ...] = ()
@@ -135,7 +125,7 @@ class GradientAverage:
         with torch.no_grad():
             while self.sent < len(self.buckets) and may_leave(self.buckets[self.sent]):
                 bucket = self.buckets[self.sent]
-                bucket.work = dist.all_reduce(bucket.pack(self.number, self.mark), async_op=True)
+                bucket.work = dist.all_reduce(bucket.pack(self.number), async_op=True)
                 self.sent += 1
 
     @torch.no_grad()
@@ -149,13 +139,13 @@ class GradientAverage:
             for bucket in self.buckets:
                 bucket.work.wait()
                 bucket.flat /= rank_and_world_size()[1]
-                bucket.unpack(self.why)
+                bucket.unpack()
         self.seen, self.done = -1, True
 
     def _average_shared(self) -> None:
-        for bucket in self.buckets: self.shared.write(bucket.pack(self.number, self.mark))
+        for bucket in self.buckets: self.shared.write(bucket.pack(self.number))
         self.shared.mean()
-        for bucket in self.buckets: bucket.unpack(self.why)
+        for bucket in self.buckets: bucket.unpack()
 
 # %% ../../../nbs/engine/dist/gradient_average.ipynb #ga000009
 def _grouped(parameters: Sequence[nn.Parameter], size: int) -> list[list[nn.Parameter]]:

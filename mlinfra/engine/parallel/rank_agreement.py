@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +16,7 @@ from torch import nn
 from ..dist.process_group import rank_and_world_size
 
 # %% auto #0
-__all__ = ['DIVIDED', 'UNTOLD', 'RankState', 'some_values', 'factor', 'settings_of', 'rank_state', 'disagreement',
-           'divisors_mark', 'check_agreed', 'same_everywhere']
+__all__ = ['RankState', 'some_values', 'factor', 'settings_of', 'rank_state', 'disagreement', 'check_agreed']
 
 # %% ../../../nbs/engine/parallel/rank_agreement.ipynb #ra000005
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def disagreement(
     "What two ranks have that should be the same and is not, in a sentence that says what to do."
     if other.problem: return other.problem
     if one.divisors is not None is not other.divisors and not _near(one.divisors, other.divisors):
-        return DIVIDED
+        return _DIVIDED
     if other.mixed: return other.mixed
     for key in one.settings.keys() | other.settings.keys():
         mine, theirs = one.settings.get(key), other.settings.get(key)
@@ -133,17 +130,10 @@ def _scaled_apart(one: dict[str, float | None], other: dict[str, float | None], 
             "torch.nn.utils.clip_grad_norm_, whose norm is over all ranks; where some layers shall learn more slowly, "
             "give them a learning rate of their own")
 
-DIVIDED = ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
+_DIVIDED = ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
             "positives, of those that a mask keeps): the mean over the ranks would not be the loss of the whole batch. "
             "Pass weight=, which tells that number for a batch, as weight=lambda batch: batch[1].ne(-100).sum(), or "
             "gather what the loss needs (run.gather)")
-
-def divisors_mark(
-    divisors:Iterable[float]|None,   # of a loss; None: nobody has looked
-) -> int:                            # 1 to 255: ranks whose divisors differ have, as a rule, another one; 0 for None
-    "A small number to compare the divisors of the ranks by, which travels with the gradients."
-    if divisors is None: return 0
-    return 1 + zlib.crc32(" ".join(f"{one:.3e}" for one in divisors).encode()) % 255
 
 def _near(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     "Whether both are the same numbers, but for rounding."
@@ -164,16 +154,3 @@ def check_agreed(
     dist.all_gather_object(found, state)
     for rank, theirs in enumerate(found):
         if words := disagreement(found[0], theirs, rank): raise ValueError(words)
-
-UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
-          "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
-
-def same_everywhere(
-    value:float,   # that every rank has computed on the whole batch
-    why:str,       # the error where they differ
-) -> float:        # that of rank 0
-    "The same number on all ranks; ValueError where they differ. All ranks must call it together."
-    found = [0.0] * rank_and_world_size()[1]
-    dist.all_gather_object(found, value)
-    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(why)
-    return found[0]

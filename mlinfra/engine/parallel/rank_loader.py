@@ -73,6 +73,7 @@ class _RankBatches:
     def __iter__(self) -> Iterator[Sequence[Any]]:
         states, taken = _own_states(self.batches), 0
         told = broadcast_batches(self.batches)
+        drawn = [generator.get_state() for generator, _ in states]
         self.lengths = [len(batch) for batch in told]
         try:
             for batch in told:
@@ -80,7 +81,8 @@ class _RankBatches:
                 yield rank_share(batch, self.rank, self.world_size) or batch[:1]
             states = []
         finally:
-            if states and self.rank == 0: _draw_again(self.batches, states, taken)
+            untouched = all(torch.equal(generator.get_state(), now) for (generator, _), now in zip(states, drawn))
+            if states and self.rank == 0 and untouched: _draw_again(self.batches, states, taken)
 
 _SAMPLERS = RandomSampler, SubsetRandomSampler, WeightedRandomSampler  # nothing else changes when they draw again
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,11 +27,9 @@ from torch.optim.swa_utils import AveragedModel
 from .batch_share import Share
 from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..loading.loader_surgery import length_of
-from mlinfra.engine.parallel.rank_agreement import (
-    DIVIDED, UNTOLD, RankState, check_agreed, divisors_mark, factor, rank_state, same_everywhere, settings_of,
-    some_values)
+from .rank_agreement import RankState, check_agreed, factor, rank_state, settings_of, some_values
 from .loss_terms import (
-    MIXED, LossTerm, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
+    MIXED, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
     BatchWeight, counted_targets, gather_rows, hides_outputs, kept_numbers, meet,
@@ -157,11 +156,10 @@ class RankLoop:
         finally: self.inside = False
         self.called = True
         if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
-        follows = looked or self._follows()
-        if follows: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
+        if looked: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
         out = weigh_outputs(out, self.weight)
-        if follows: self.outputs += output_tensors(out)
         if looked:
+            self.outputs += output_tensors(out)
             kept = kept_numbers(self.strategy.model)
             self.numbers += [x.grad_fn for x in (*output_tensors(out), *kept) if not x.dim()]
         return out
@@ -181,22 +179,13 @@ class RankLoop:
     def meet(self, event: int) -> None:
         "Wait until all ranks have come to the same event of their loops."
         if not self.meets(event): return
-        every = {one for loop in _open if loop.working and not loop.unchecked for one in loop.divisors or ()}
-        own = divisors_mark(sorted(every) or None) if event == 2 else 0
-        value = torch.tensor(own, dtype=torch.float64, device="cuda" if dist.get_backend() == "nccl" else "cpu")
-        found = meet(value, meeting_mark(event, self.loader.taken))
-        if own and float(found) != own * self.loader.latest.ranks: raise ValueError(DIVIDED)
+        place = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        meet(torch.zeros((), dtype=torch.float64, device=place), meeting_mark(event, self.loader.taken))
 
     def _looks(self) -> bool:
         "Whether to look at what a loss does with the samples: not where each rank has them all."
         share = self.loader.share
         return bool(self.unchecked and share and share.ranks > 1 and share.own and not self.strategy.whole_batches)
-
-    def _follows(self) -> bool:
-        "Whether to compare what losses divide by in later steps, where each rank has samples: a batch may have pads."
-        share, strategy, told = self.loader.share, self.strategy, self.reduction != "mean" or self.loader.weight
-        if not share or not 1 < share.ranks <= share.samples or strategy.whole_batches or self.unchecked: return False
-        return not told and (strategy.how == "fsdp" or strategy.device.type == "cpu")  # nobody waits for a GPU
 
     def look(self, tensors: Any) -> None:
         "Note what the loss does with the samples that the mean over the ranks would not do."
@@ -204,13 +193,10 @@ class RankLoop:
 
     def _look(self, tensors: Any) -> None:
         losses = [x for x in ((tensors,) if isinstance(tensors, torch.Tensor) else tensors) if x.numel() == 1]
-        if not self.outputs or self.gathered or not (self._looks() or self._follows()): return
+        if not self.outputs or self.gathered or not self._looks(): return
         share, loops = self.loader.share, list(_open)
         nodes, counted = ([x for loop in loops for x in some(loop)] for some in (
             lambda loop: [*loop.inner, *(x.grad_fn for x in loop.outputs if x.dim())], lambda loop: loop.counted))
-        if not self.unchecked:
-            for loss in losses: self._note_divisors(loss_terms(loss, nodes, counted))
-            return self.strategy.mark(divisors_mark(self.divisors), DIVIDED)
         rows = share.rows[1] - share.rows[0] or share.own
         own = [x for x in self.outputs if x.dim() and len(x) == rows and x.is_floating_point()]
         for loss in losses:
@@ -225,13 +211,11 @@ class RankLoop:
             if self.reduction == "sum":
                 if rows > 1: self.problem = self.problem or sum_problem(terms, share)
                 continue
-            self._note_divisors(terms, self.loader.watch.decides())
+            self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(
+                terms, share.own, self.loader.watch.decides())}))
             if self.loader.weight is None and rows > 1:
                 samples = length_of(getattr(self.loader.loader, "dataset", ())) or 0
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation, samples)
-
-    def _note_divisors(self, terms: list[LossTerm], counted: bool = False) -> None:
-        self.divisors = tuple(sorted({*(self.divisors or ()), *own_divisors(terms, self.loader.share.own, counted)}))
 
     def note_gradients(self) -> None:
         "Keep some values of the gradients, where ranks have parts of them: what the loop does with them is compared."
@@ -353,11 +337,11 @@ class RankLoop:
         "The loss of the whole batch, from that of this rank's part. All ranks must call it together."
         share = self.loader.latest
         if hasattr(loss, "full_tensor"):
-            if share is not None and share.weight != 1: raise ValueError(UNTOLD)
+            if share is not None and share.weight != 1: raise ValueError(_UNTOLD)
             loss = loss.full_tensor()
         value = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         if rank_and_world_size()[1] == 1 or share is None: return value
-        if self.strategy.whole_batches: return same_everywhere(value, UNTOLD)
+        if self.strategy.whole_batches: return _same_everywhere(value)
         if self.reduction == "sum": return sum_over_ranks([value if share.own else 0.0])[0]
         return sum_over_ranks([value * share.own / share.total if share.own else 0.0])[0]
 
@@ -373,6 +357,16 @@ class RankLoop:
                              "that is trained")
         replace_parameters(optimizer, self.strategy)
         return True
+
+_UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
+           "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
+
+def _same_everywhere(value: float) -> float:
+    "A loss that every rank has computed on the whole batch; ValueError where they differ."
+    found = [0.0] * rank_and_world_size()[1]
+    dist.all_gather_object(found, value)
+    if not math.isnan(value) and max(found) - min(found) > 1e-3 * max(map(abs, found)): raise ValueError(_UNTOLD)
+    return found[0]
 
 def _within(outer: Callable[[Share], AbstractContextManager],
             inner: Callable[[Share], AbstractContextManager]) -> Callable[[Share], AbstractContextManager]:

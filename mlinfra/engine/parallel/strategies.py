@@ -75,9 +75,6 @@ class ParallelStrategy:
     def synchronise(self, on: bool, number: int = 0) -> None:
         "Say whether the next backward, of the batch of that number, synchronises the gradients of all ranks."
 
-    def mark(self, number: int, why: str) -> None:
-        "Say what must be the same on all ranks when the next backward synchronises, and what is wrong if it is not."
-
     def before_step(self) -> None:
         "Synchronise gradients that no backward has synchronised."
 
@@ -263,12 +260,8 @@ class DDPStrategy(ParallelStrategy):
 
     def synchronise(self, on: bool, number: int = 0) -> None:
         "Say whether the next backward averages gradients."
-        self.average.on, self.average.number, self.average.mark = on, number, 0
+        self.average.on, self.average.number = on, number
         self.average.watch()
-
-    def mark(self, number: int, why: str) -> None:
-        "Send this with the gradients."
-        self.average.mark, self.average.why = number, why
 
     def before_step(self) -> None:
         "Average gradients that no backward has averaged."

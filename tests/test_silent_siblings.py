@@ -1,4 +1,7 @@
 """Relatives of known silent errors, each with its healthy twin: other spellings, samplers and layers of one cause."""
+import gc
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -556,8 +559,118 @@ def moved_by_hand(model, optimizer, n, x, y):
     return loss
 
 
-@pytest.mark.parametrize("step", [divided_afterwards, two_views, norm_afterwards, by_sample, by_hand, moved_by_hand])
+def keeps_input(model, optimizer, n, x, y):
+    "A model keeps its latest input, of which a gradient is wanted."
+    model.latest = x.clone().requires_grad_()
+    kept.append(weakref.ref(model.latest))
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(model.latest), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def bounded(model, optimizer, n, x, y):
+    "Logits are bounded on both sides."
+    optimizer.zero_grad()
+    loss = F.cross_entropy(F.hardtanh(model(x), -10, 10), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+kept: list = []
+
+
+@pytest.mark.parametrize("step", [divided_afterwards, two_views, norm_afterwards, by_sample, by_hand, moved_by_hand,
+                                  keeps_input, bounded])
 def test_what_is_meant_is_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
+
+
+def test_an_input_that_a_model_keeps_is_not_kept_alive(tmp_path):
+    kept.clear()
+    def step(*batch):
+        gc.collect()
+        assert sum(one() is not None for one in kept) < 2
+        return keeps_input(*batch)
+    loop_of(tmp_path, step)
+
+
+def test_a_resized_mask_is_in_range(tmp_path):
+    "What bilinear interpolation makes of ones may be 1.0000001."
+    batches = [(x, F.one_hot(y, 5) * (1 + 2 ** -23)) for x, y in listed()]
+    model = net()
+    assert not trained(tmp_path, model, sgd(model), batches, F.binary_cross_entropy_with_logits)
+
+
+class TimeFirst(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.GRU(5, 8), nn.Linear(8, 5)
+
+    def forward(self, x): return self.head(self.body(x.transpose(0, 1))[0].mean(0))
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_micro_batches_of_sequences_as_long_as_the_batch_are_silent(size, tmp_path):
+    x = torch.randn(12, 16, 16, 5)
+    batches = [(one, one.sum(1).argmax(1)) for one in x]
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        for part, labels in zip(x.split(size), y.split(size)):
+            loss = F.cross_entropy(model(part), labels) * size / 16
+            loss.backward()
+        optimizer.step()
+        return loss.detach()
+    found = loop_of(tmp_path, step, model=TimeFirst(), batches=batches)
+    assert not [one for one in found if one.rule == "SamplesAsTime"], found
+
+
+def no_such_setting(model):
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    optimizer.momentum = 0.9
+    return optimizer
+
+
+def no_such_name(model): return torch.optim.SGD([{"params": [*model.parameters()], "weightdecay": 0.1}], 0.05)
+
+
+@pytest.mark.parametrize("make, words", [(no_such_setting, "Adam has no momentum"),
+                                         (no_such_name, "it trains with 0.")])
+def test_what_is_read_in_the_place_of_a_setting(make, words, tmp_path):
+    found = trained(tmp_path, m := net(), make(m), listed())
+    assert any(one.rule == "SettingNotRead" and words in str(one) and "0.05" not in str(one) for one in found), found
+
+
+def test_two_optimizers_of_one_pass_hear_of_equal_dropout(tmp_path):
+    model, inspector = net(), Inspector([rule() for rule in LOOP_RULES])
+    model.insert(1, nn.Dropout(0.1))
+    both = [sgd(model[0]), sgd(model[-1])]
+    with watch(tmp_path, model, both, rules=[inspector]) as w:
+        for x, y in w(listed()):
+            torch.manual_seed(1)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            for one in both:
+                one.step()
+                one.zero_grad()
+            w.loss(loss)
+    assert [one.rule for one in inspector.findings] == ["EqualStepRandomness"]
+
+
+def test_large_gradients_are_not_kept_from_being_freed(tmp_path):
+    model, alive = nn.Sequential(nn.Linear(20, 5000, bias=False), nn.Linear(5000, 20, bias=False)), []
+    latest = []
+    def step(model, optimizer, n, x, y):
+        alive.extend(one() is not None for one in latest)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        latest[:] = [weakref.ref(p.grad) for p in model.parameters()]
+        optimizer.zero_grad()
+        return loss
+    loop_of(tmp_path, step, model=model)
+    assert not any(alive)
 
 
 def test_a_sum_that_adam_divides_again_is_silent(tmp_path): assert not summed(adamw)(tmp_path, True)

@@ -144,15 +144,19 @@ class SamplesAsTime(Rule):
     "A recurrent or attention layer takes the samples of a batch for the steps of a sequence."
     asks = True
     least_steps = 2
-    _times = 0
+    _times, _step, _divides = 0, -1, False   # it divides its batches, or the model is called several times in a step
 
     def on_forward(self, look: ForwardLook) -> None:
         "Compare what such layers take with the labels, of which each sample has one."
         if not look.learns or not look.sequences: return
         labels = batch_labels(self.facts.batch())
         if labels is None or labels.dim() != 1: return
+        again, self._step = look.step == self._step, look.step
+        self._divides |= again
         count = len(labels)  # with time in dimension 0, dimension 1 is as long, or a multiple where parts are folded
-        hits = [(name, shape) for name, shape in look.sequences if shape[0] == count and shape[1] % count]
+        hits = [(name, shape) for name, shape in look.sequences if shape[0] == count and shape[1] % count
+                and not (self._divides and shape[1] < count)]   # a part of the batch, of sequences as long as it
+        if again and hits: return
         self._times = self._times + 1 if hits else 0
         self.facts.more |= 0 < self._times < 2
         if self._times < 2: return

@@ -58,13 +58,13 @@ class TargetsOutOfRange(Rule):
     def on_loss_graph(self, look: LossGraph) -> None:
         "What it compares with, where that can still be read."
         self._binary, self._bound = look.binary, (look.step, look.squashed, look.most)
-        if look.chances and (look.chances[0] < 0 or look.chances[-1] > 1):
+        if look.chances and (look.chances[0] < -1e-3 or look.chances[-1] > 1 + 1e-3):  # a resized mask has 1.0000001
             self._say(look.step, f"it compares with targets from {look.chances[0]:g} to {look.chances[-1]:g}")
 
     def on_steps(self, steps: Sequence[Any]) -> None:
         "Its value says it, too."
         for step in steps:
-            if self._binary and step.loss < -1e-6: self._say(step, f"it is {digits_text(step.loss, 3)}, below 0")
+            if self._binary and step.loss < -1e-3: self._say(step, f"it is {digits_text(step.loss, 3)}, below 0")
             at, name, most = self._bound
             if step.iteration == at and math.isfinite(step.loss) and step.loss > 1.001 * most: self.found(
                 step, f"the outputs are those of a {name}, and the loss is {digits_text(step.loss, 3)}; with targets "

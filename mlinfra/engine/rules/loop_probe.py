@@ -59,7 +59,7 @@ class UpdateLook:
     batches:int=0               # of the loader, from which the micro-batches come; 0: they are parts of one
     adapts:bool=False           # the optimizer divides by the size of the gradients, as Adam does
     changed_late:bool=False     # gradients were changed after the update before, which had already taken them
-    redrawn:bool=False          # the model drew random numbers, and the same ones as for the update before
+    redrawn:bool|None=None      # the model drew the same random numbers as for the update before; None: no new pass
     again:bool=False            # nothing came since the update before, whose gradients it takes once more
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
@@ -158,9 +158,9 @@ class _Updates:
     def forget(self) -> None: self._taken.clear()
 
     def keep_taken(self) -> None:
-        "An update is over: what becomes of its gradients until the next come?"
+        "An update is over: what becomes of its gradients until the next come? Large ones may be freed."
         self._taken = {i: (p.grad, p.grad._version, _some(p.grad)) for i, p in enumerate(self.small)
-                       if p.grad is not None and p.grad.layout == torch.strided
+                       if p.grad is not None and p.grad.layout == torch.strided and p.numel() <= 1 << 16
                        and p.grad._base is None}  # a part of a bucket changes with the others
 
     def is_taken_again(self) -> bool:
@@ -371,8 +371,9 @@ class LoopProbe:
         own = [] if device.type != "cuda" else [torch.cuda.get_rng_state(device)]
         return [torch.get_rng_state(), *own]
 
-    def _redrawn(self) -> bool:
-        "Whether the model has drawn the same numbers as for the update before."
+    def _redrawn(self) -> bool | None:
+        "Whether the model has drawn the same numbers as for the update before; None where another update took them."
+        if self._random is None: return None
         now, before, self._random, self._random_before = self._random, self._random_before, None, self._random
         return self._drew and _are_equal(now, before)
 

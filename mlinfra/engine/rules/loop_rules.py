@@ -227,6 +227,7 @@ class EqualStepRandomness(Rule):
 
     def on_update(self, look: UpdateLook) -> None:
         "Count the updates that began alike."
+        if look.redrawn is None: return
         self._times = self._times + 1 if look.redrawn else 0
         self.facts.more |= 0 < self._times < 3
         if self._times == 3: self.found(

@@ -43,7 +43,6 @@ _MOST = 80
 _SAME = ("View", "Reshape", "UnsafeView", "ToCopy", "Squeeze", "Unsqueeze", "Slice", "Select", "Transpose", "Permute",
          "Alias", "T", "Clone")
 _PROBABILITIES = dict(Softmax="softmax", Sigmoid="sigmoid")
-_RECTIFIED = dict(Relu="ReLU", Hardtanh="ReLU6")
 _NO_LOGARITHMS = dict.fromkeys(("Addmm", "Mm", "Linear", "Convolution", "Bmm"), "layer") | dict(Softmax="softmax")
 _ELEMENTWISE = ("MseLoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy")
 
@@ -65,13 +64,24 @@ def _nodes(root: Any) -> Iterator[tuple[Any, str]]:
             seen.add(child)
             waiting.append((child, _kind(node)))
 
-def _before(node: Any) -> str:
-    "The kind of operation that made what a node takes, past changes of its shape or its type."
+def _maker(node: Any) -> Any:
+    "The operation that made what a node takes, past changes of its shape or its type; None: not known."
     for _ in range(6):
         node = next((child for child, _ in node.next_functions if child is not None), None)
-        if node is None: return ""
-        if _kind(node) not in _SAME: return _kind(node)
-    return ""
+        if node is None or _kind(node) not in _SAME: return node
+    return None
+
+def _before(node: Any) -> str:
+    "Its kind."
+    maker = _maker(node)
+    return "" if maker is None else _kind(maker)
+
+def _rectified(node: Any) -> str:
+    "What has cut off all below 0 of what a node takes: a hardtanh does so only from bounds of 0 and more."
+    maker, kind = _maker(node), _before(node)
+    if kind != "Hardtanh": return dict(Relu="ReLU").get(kind, "")
+    if maker._saved_min_val < 0: return ""
+    return "ReLU6" if maker._saved_max_val == 6 else "hardtanh"
 
 def _broadcast(node: Any, by: str, target: tuple[int, ...]) -> tuple | None:
     "What an output became, if a target with as many numbers made more of them."
@@ -158,7 +168,7 @@ def read_loss_graph(
         kind = _kind(node)
         if kind in ("LogSoftmax", "BinaryCrossEntropyWithLogits"):
             twice = twice or _PROBABILITIES.get(_before(node), "")
-            rectified = rectified or _RECTIFIED.get(_before(node), "")
+            rectified = rectified or _rectified(node)
         if kind == "LogSoftmax": mixed = mixed or _mixed(node)
         if kind.startswith("NllLoss"): raw = raw or _NO_LOGARITHMS.get(_before(node), "")
         if _is_divergence(node, by): raw, loss_name = raw or _NO_LOGARITHMS.get(

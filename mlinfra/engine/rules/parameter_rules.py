@@ -5,6 +5,7 @@
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0002
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,16 +22,18 @@ from .tensor_stats import TensorStats
 __all__ = ['unregistered', 'StaleOptimizer', 'SettingNotRead', 'FrozenMoves', 'TyingLost', 'load_words', 'LoadedInPart']
 
 # %% ../../../nbs/engine/rules/parameter_rules.ipynb #hrq0003
+_PLAIN = "plain attribute"
+
 def unregistered(
     model:nn.Module,
 ) -> list[tuple[str, str, list[nn.Parameter]]]:   # name, kind of container, parameters that are trained
-    "Layers and parameters in a Python list, tuple or dictionary of a module, and tensors that are no nn.Parameter."
+    "Layers and parameters in a list, tuple or dictionary of a module, and tensors that are plain attributes of it."
     known = {id(p) for p in model.parameters()}
     found: list[tuple[str, str, list[nn.Parameter]]] = []
     for name, module in model.named_modules():
         for key, kept in vars(module).items():
             if isinstance(kept, torch.Tensor) and kept.is_leaf and kept.requires_grad and id(kept) not in known:
-                found.append((f"{plain_name(name)}.{key}".lstrip("."), "plain attribute", [kept]))
+                found.append((f"{plain_name(name)}.{key}".lstrip("."), _PLAIN, [kept]))
             if key in _OF_TORCH or not isinstance(kept, (list, tuple, dict)): continue
             pairs = kept.items() if isinstance(kept, dict) else enumerate(kept)
             for place, part in pairs:
@@ -46,11 +49,16 @@ def _corner(p: torch.Tensor) -> torch.Tensor:
     "A few values: a loop may move a tensor by itself, or with an optimizer that nobody was told of."
     return own_part(p.detach()).reshape(-1)[:64].clone()
 
+def _has(model: nn.Module, p: torch.Tensor) -> bool:
+    "Whether a tensor still is an attribute of a module."
+    return any(one is p for module in model.modules() for one in vars(module).values())
+
 class StaleOptimizer(Rule):
     "The optimizer trains tensors that the model no longer has, or cannot know those that are kept in a list."
     least_steps = 5
     _times, _hidden_times, _schedulers_asked = 0, 0, False
-    _hidden: list[tuple[str, str, list[tuple[torch.Tensor, torch.Tensor]]]] | None = None  # values as they were
+    # references, and values as they were
+    _hidden: list[tuple[str, str, list[tuple[weakref.ref[torch.Tensor], torch.Tensor]]]] | None = None
 
     def on_update(self, look: UpdateLook) -> None:
         "Compare what has gradients with what the optimizers hold."
@@ -87,11 +95,15 @@ class StaleOptimizer(Rule):
                               "after the optimizer, and of it", cost=0.5, remark=True)
 
     def _ask_hidden(self, step: int, model: nn.Module, known: set[int]) -> None:
-        "Layers in a Python list or dictionary, which model.parameters() does not find."
-        if self._hidden is None: self._hidden = [(name, kind, [(p, _corner(p)) for p in rows])
+        "Layers in a Python list or dictionary, and plain tensors, which model.parameters() does not find."
+        if self._hidden is None: self._hidden = [(name, kind, [(weakref.ref(p), _corner(p)) for p in rows])
                                                  for name, kind, rows in unregistered(model)]
+        self._hidden = [row for row in self._hidden if row[1] != _PLAIN or (  # an input that a module keeps is replaced
+            p := row[2][0][0]()) is not None and _has(model, p)]
         lost = [(name, kind) for name, kind, rows in self._hidden if any(
-            p.grad is not None and id(p) not in known and torch.equal(_corner(p), first) for p, first in rows)]
+            (p := kept()) is not None and p.grad is not None and id(p) not in known and torch.equal(_corner(p), first)
+            for kept, first in rows)]
+        lost = [row for row in lost if row[1] != _PLAIN] or lost  # a plain tensor is less sure
         self._hidden_times = self._hidden_times + 1 if lost else 0
         self.facts.more |= 0 < self._hidden_times < 3
         if self._hidden_times < 3: return
@@ -100,9 +112,13 @@ class StaleOptimizer(Rule):
                    f"model.parameters(), to() and state_dict() do not find {it}: gradients are computed, and no "
                    f"optimizer has {it}", "Use nn.Parameter for a tensor, nn.ModuleList, nn.ModuleDict or "
                    "nn.ParameterList for several; if they are not to be trained, call requires_grad_(False)",
-                   tensor=names[0], cost=0.5, remark="plain attribute" in dict(lost).values())
+                   tensor=names[0], cost=0.5, remark=lost[0][1] == _PLAIN)
 
 _GROUP_NAMES = frozenset(("learning_rate", "lrate", "weightdecay", "weight-decay", "weight_decy"))
+
+def _trains_with(optimizer: Any, value: Any, key: str) -> str:
+    if value is None: return f"{type(optimizer).__name__} has no {key}"
+    return f"it trains with {value:g}"
 
 class SettingNotRead(Rule):
     "A setting stands where PyTorch does not read it, or reads another: an optimizer's rate, a batch norm's momentum."
@@ -136,13 +152,17 @@ class SettingNotRead(Rule):
             for key in ("lr", "weight_decay", "momentum"):
                 set_to, used = vars(one).get(key), [group.get(key) for group in one.param_groups]
                 if isinstance(set_to, (int, float)) and set_to not in used: self.found(
-                    look.step, f"optimizer.{key} was set to {set_to:g}, which PyTorch does not read: it trains with "
-                    f"{used[0]:g}", f'Set group["{key}"] of each group in optimizer.param_groups', tensor=key, cost=0.3)
+                    look.step, f"optimizer.{key} was set to {set_to:g}, which PyTorch does not read: "
+                    f"{_trains_with(one, used[0], key)}", "Leave it out, or take an optimizer that has it"
+                    if used[0] is None else f'Set group["{key}"] of each group in optimizer.param_groups', tensor=key,
+                    cost=0.3)
             for place, group in enumerate(one.param_groups):
-                for key in _GROUP_NAMES & group.keys() - one.defaults.keys(): self.found(
-                    look.step, f'group {place} of the optimizer has a setting "{key}", which {type(one).__name__} does '
-                    f"not read: it trains with {group.get('lr'):g}", 'The names are "lr" and "weight_decay"',
-                    tensor=key, cost=0.3)
+                for key in _GROUP_NAMES & group.keys() - one.defaults.keys():
+                    meant = "weight_decay" if key.startswith("weight") else "lr"
+                    self.found(
+                        look.step, f'group {place} of the optimizer has a setting "{key}", which {type(one).__name__} '
+                        f"does not read: {_trains_with(one, group.get(meant), meant)}", 'The names are "lr" and '
+                        '"weight_decay"', tensor=key, cost=0.3)
 
 class FrozenMoves(Rule):
     "The optimizer moves parameters that are frozen."

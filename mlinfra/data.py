@@ -188,10 +188,6 @@ class BatchLoader:
         return self.samples // self.batch_size if self.drop_last else ceil_div(self.samples, self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, ...]]:
-        _draw(self.generator)  # DataLoader's seed for its workers
-        return self._batches()
-
-    def _batches(self) -> Iterator[tuple[torch.Tensor, ...]]:
         size = self.batch_size
         for rows in self._order().split(size):
             if len(rows) < (size if self.drop_last else 1): return
@@ -200,6 +196,7 @@ class BatchLoader:
 
     def _order(self) -> torch.Tensor:
         "This epoch's order, with the draws that DataLoader makes from the same generator."
+        _draw(self.generator)  # DataLoader's seed for its workers
         if not self.shuffle: return torch.arange(self.samples, device=self.tensors[0].device)
         generator = self.generator
         if generator is None: generator = torch.Generator().manual_seed(_draw(None))

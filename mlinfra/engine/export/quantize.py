@@ -48,7 +48,8 @@ def pack(
     bits:int,           # 8, 4 or 2
 ) -> torch.Tensor:      # uint8, in a row
     "Several numbers in one byte."
-    each, half = 8 // one_of("bits", bits, BITS), 2**(bits - 1)
+    bits = int(one_of("bits", bits, BITS))
+    each, half = 8 // bits, 2**(bits - 1)
     if ints.is_floating_point() or ints.numel() and not -half <= int(ints.min()) <= int(ints.max()) < half:
         raise ValueError(f"ints must be whole numbers from {-half} to {half - 1}, which {bits} bits hold")
     row = (ints.flatten().to(torch.int16) + half).to(torch.uint8)

@@ -26,7 +26,7 @@ from .engine.base.text import bytes_text
 from .engine.memory.optimizers import (
     OPTIMIZERS, OptimizerMaker, UpdateMemory, made_for, optimizer_tensors, trace_update)
 from .engine.memory.out_of_memory import runs_without_oom
-from .engine.memory.step_sample import StepSample, apart
+from .engine.memory.step_sample import StepSample, isolated
 from .engine.memory.tracker import MemoryTrace, Untraceable, record_step, trace_or_run, trace_step
 
 # %% auto #0
@@ -72,7 +72,7 @@ def _footprint(trace: MemoryTrace, optimizer: Any, sharding_stage: int, world_si
     return rank_footprint(_standing(trace, optimizer), trace.moments.tolist(), sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #42fbc584
-@apart()
+@isolated()
 def estimate(
     model:nn.Module,                              # left as it is
     batch_size:int|None=None,                     # samples that one rank takes at once; None: as many as sample= has
@@ -99,7 +99,7 @@ def estimate(
     return _footprint(trace, optimizer, sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #14630d28
-@apart()
+@isolated()
 def measure(
     model:nn.Module,                              # a copy of it is trained
     batch_size:int,                               # samples in the batch
@@ -189,7 +189,7 @@ class Profile(BatchFootprints):
         return _footprint(self.trace(batch_size), optimizer, sharding_stage, world_size)
 
 # %% ../nbs/10_memory.ipynb #bf4fa5b1
-@apart()
+@isolated()
 def profile(
     model:nn.Module,                              # left as it is
     input_shape:Iterable[int]|None=None,          # of one input, without the batch; None where the model is ours
@@ -223,7 +223,7 @@ class BatchPlan:
         return self.batch_size * self.accumulation * self.world_size
 
 # %% ../nbs/10_memory.ipynb #c4dcb8f4
-@apart()
+@isolated()
 def find_batch_size(
     model:nn.Module|Callable[[int], Any],          # a copy of it is trained; or it trains full steps with this batch
     global_batch:int|None=None,                    # samples in an update of all ranks; None: what fits is one's share

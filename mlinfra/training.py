@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from .engine.train.batches import Feed, SampleCount, check_batch_size, image_dim
 from .engine.base.checks import boolean, fraction, function, listed, nonnegative_float, positive_int
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import (Measures, Scores, class_loss, ends_for_good, first_batch, is_iterator,
-                                             returns_itself, scores, woken_layers)
+                                             returns_itself, scores, set_training)
 from .engine.train.memory_layout import ChannelsLast, try_step
 from .engine.base.machine import pick_device
 from .engine.train.builtin_observers import ProgressBar
@@ -240,9 +239,9 @@ def _run(run: TrainingRun, check: Callable | None, execution: Execution) -> Hist
         if execution.convolves(run.model):
             layout.apply()
             run.feed.channels_last, run.layout = True, layout if execution.channels_last is None else None
-        if woken := woken_layers(run.model): run.history.remarks.append(
-            f"layer {woken[0]}{f' and {len(woken) - 1} more' if woken[1:] else ''} was in evaluation mode and is not "
-            "while fit trains, as after model.train(): to keep a layer in it, give it a train() that does nothing")
+        if changed := set_training(run.model): run.history.remarks.append(
+            f"layer {changed[0]}{f' and {len(changed) - 1} more' if changed[1:] else ''} was in evaluation mode and is "
+            "not while fit trains, as after model.train(): to keep a layer in it, give it a train() that does nothing")
         run.optimizer.zero_grad()  # gradients left over from elsewhere are not this run's
         run.observers.tell("on_start", run)  # one of them may put an earlier run back
         first = run.history.epochs[-1].epoch + 1 if run.history.epochs else 0

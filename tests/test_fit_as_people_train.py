@@ -15,7 +15,7 @@ from mlinfra.engine.base.checks import refusal
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.train.builtin_observers import EarlyStopping, _on_host, _put_back
 from mlinfra.engine.train.counted_means import loss_value
-from mlinfra.engine.train.evaluation import woken_layers
+from mlinfra.engine.train.evaluation import set_training
 from mlinfra.training import evaluate, fit
 
 QUIET = dict(progress=False, device="cpu", keep_memory=False)
@@ -296,7 +296,7 @@ def test_a_layer_in_evaluation_that_is_trained_is_remarked():
     assert remarks(lambda m: m[0].eval())[0].startswith("layer 0 was in evaluation mode")
     assert remarks(lambda m: m.eval()) == remarks(lambda m: setattr(m[0].eval(), "train", lambda mode: m[0])) == []
     same_in_both = nn.BatchNorm1d(2, track_running_stats=False), nn.InstanceNorm1d(2), nn.Dropout(0.0)
-    assert woken_layers(nn.Sequential(*(layer.eval() for layer in same_in_both))) == []
+    assert set_training(nn.Sequential(*(layer.eval() for layer in same_in_both))) == []
 
 
 def test_the_best_weights_come_with_buffers_that_no_checkpoint_keeps():

@@ -88,7 +88,7 @@ def count_operations(
 
 @contextmanager
 def _other_random_states() -> Iterator[None]:
-    "Those of Python and NumPy as they were afterwards."
+    "Put the random states of Python and NumPy back afterwards."
     before = random.getstate(), np.random.get_state()
     try: yield
     finally: random.setstate(before[0]), np.random.set_state(before[1])

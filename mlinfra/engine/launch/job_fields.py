@@ -238,8 +238,8 @@ def _why_unreadable(lines: str) -> str:
     joined = re.search(r"(?<!\\)(\\\\)*\\\s*\Z", lines)
     if joined: return "the last one ends with a backslash, which would join it with the command"
     if not lines.strip() or not shutil.which("bash"): return ""
-    done = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True, timeout=60)
-    return done.stderr.strip()  # of a here-document that does not end it says a warning
+    done = subprocess.run(["bash", "-n"], input=lines, capture_output=True, text=True)  # it reads and runs nothing
+    return done.stderr.strip()  # which holds warnings, too: of a here-document that does not end
 
 def _times(job: JobFields) -> dict[str, float]:
     grace = positive_float("grace_seconds", job.grace_seconds, 86_400)

@@ -30,7 +30,7 @@ from ...models import GluonCNN, ResNet
 
 # %% auto #0
 __all__ = ['input_shape_of', 'resized_batch', 'usual_step', 'run_step', 'user_line', 'StepSample', 'backward_of', 'backward_from',
-           'apart']
+           'isolated']
 
 # %% ../../../nbs/engine/memory/step_sample.ipynb #c3aae219
 def input_shape_of(
@@ -241,8 +241,8 @@ def backward_from(
     if results: torch.autograd.backward(results, [torch.ones_like(t) for t in results])
 
 @contextmanager
-def apart() -> Iterator[None]:
-    "Leave random states as they were; inside, gradients are on, whatever modes and autocast the caller has."
+def isolated() -> Iterator[None]:
+    "Within, gradients are on and autocast is off, whatever the caller has; random states are put back afterwards."
     with ExitStack() as stack:
         stack.enter_context(preserve_rng_state())
         stack.enter_context(torch.inference_mode(False))

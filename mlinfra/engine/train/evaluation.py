@@ -27,8 +27,8 @@ from .batches import Feed
 from .counted_means import LossValue, loss_value, seen_means
 
 # %% auto #0
-__all__ = ['class_loss', 'correct_predictions', 'Scores', 'Measures', 'Metrics', 'modes_kept', 'scores', 'first_batch',
-           'is_iterator', 'ends_for_good', 'returns_itself', 'woken_layers']
+__all__ = ['class_loss', 'correct_predictions', 'first_batch', 'is_iterator', 'ends_for_good', 'returns_itself', 'set_training',
+           'Scores', 'Measures', 'Metrics', 'modes_kept', 'scores']
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #1157fc43
 def class_loss(
@@ -89,6 +89,52 @@ def _beyond(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     "How many targets are classes that have no output; 255 marks what is not to be counted."
     targets = _classes(outputs, targets)
     return ((targets >= outputs.shape[1]) & (targets != 255)).sum()
+
+# %% ../../../nbs/engine/train/evaluation.ipynb #e4a392eb
+def first_batch(
+    loader:Iterable,  # any
+) -> Any|None:        # None for an iterator, which could not give it again
+    "The loader's first batch, with the random generators left as they were; data that workers load is not touched."
+    if is_iterator(loader): return None
+    with preserve_rng_state(loader):
+        if isinstance(loader, DataLoader) and loader.num_workers and loader.batch_sampler is not None:
+            return peeked(_first_of, loader)
+        return next(iter(loader), None)
+
+def _first_of(loader: DataLoader) -> Any:
+    return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
+
+def is_iterator(
+    loader:Iterable,
+) -> bool:
+    "Whether a loader is an iterator, which can be read only once."
+    return hasattr(loader, "__next__")
+
+def ends_for_good(
+    loader:Iterable,
+) -> bool:
+    "Whether a loader is certainly empty after one pass: a generator, a `zip` or the like, no class that begins anew."
+    begins = getattr(type(loader), "__iter__", None)
+    return is_iterator(loader) and (isinstance(loader, _BaseDataLoaderIter) or not inspect.isfunction(begins))
+
+def returns_itself(
+    loader:Iterable,
+) -> bool:
+    "Whether a loader is an iterator whose `__iter__` does nothing but return it, as iterators of one pass do."
+    code = getattr(getattr(type(loader), "__iter__", None), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_GENERATOR: return False
+    return is_iterator(loader) and not code.co_names and not code.co_freevars  # it sets and calls nothing
+
+def set_training(
+    model:nn.Module,
+) -> list[str]:   # names of norms and dropouts that were in eval mode, if the model was in training mode
+    "Call `model.train()`, and name the layers whose own mode that has changed."
+    frozen = [(name, layer) for name, layer in model.named_modules() if model.training and not layer.training]
+    model.train()
+    return [name for name, layer in frozen if layer.training and _differs_by_mode(layer)]
+
+def _differs_by_mode(layer: nn.Module) -> bool:
+    return isinstance(layer, _NormBase) and layer.track_running_stats or isinstance(layer, _DropoutNd) and layer.p > 0
 
 # %% ../../../nbs/engine/train/evaluation.ipynb #f3898c0f
 @dataclass(frozen=True)
@@ -240,50 +286,3 @@ def _number(value: Any) -> Any:
     if value.numel() != 1:
         raise ValueError(f"loss and metric must be one number, the mean over the batch, got shape {tuple(value.shape)}")
     return value.detach().double()
-
-# %% ../../../nbs/engine/train/evaluation.ipynb #e4a392eb
-def first_batch(
-    loader:Iterable,  # any
-) -> Any|None:        # None for an iterator, which could not give it again
-    "The loader's first batch, with the random generators left as they were; data that workers load is not touched."
-    if is_iterator(loader): return None
-    with preserve_rng_state(loader):
-        if isinstance(loader, DataLoader) and loader.num_workers and loader.batch_sampler is not None:
-            return peeked(_first_of, loader)
-        return next(iter(loader), None)
-
-def _first_of(loader: DataLoader) -> Any:
-    return loader.collate_fn([loader.dataset[i] for i in next(iter(loader.batch_sampler))])
-
-def is_iterator(
-    loader:Iterable,
-) -> bool:
-    "Whether a loader is an iterator, which can be read only once."
-    return hasattr(loader, "__next__")
-
-def ends_for_good(
-    loader:Iterable,
-) -> bool:
-    "Whether a loader is certainly empty after one pass: a generator, a `zip` or the like, no class that begins anew."
-    begins = getattr(type(loader), "__iter__", None)
-    return is_iterator(loader) and (isinstance(loader, _BaseDataLoaderIter) or not inspect.isfunction(begins))
-
-def returns_itself(
-    loader:Iterable,
-) -> bool:
-    "Whether a loader is an iterator whose `__iter__` does nothing but return it, as iterators of one pass do."
-    code = getattr(getattr(type(loader), "__iter__", None), "__code__", None)
-    if code is None or code.co_flags & inspect.CO_GENERATOR: return False
-    return is_iterator(loader) and not code.co_names and not code.co_freevars  # it sets and calls nothing
-
-def woken_layers(
-    model:nn.Module,
-) -> list[str]:   # their names
-    "Call `model.train()`; the norms and dropouts that were in evaluation before, in a model that was in training."
-    calm = [(name, layer) for name, layer in model.named_modules() if not layer.training]
-    whole = model.training
-    model.train()
-    return [name for name, layer in calm if whole and layer.training and _differs_by_mode(layer)]
-
-def _differs_by_mode(layer: nn.Module) -> bool:
-    return isinstance(layer, _NormBase) and layer.track_running_stats or isinstance(layer, _DropoutNd) and layer.p > 0

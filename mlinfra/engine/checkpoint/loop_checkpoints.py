@@ -25,7 +25,7 @@ from .checkpoint_folder import CheckpointFolder
 from .held_state import HeldState, some
 from .kept_values import leaves
 from .resumable_loader import LoaderState
-from .resume_settings import ResumeSettings
+from .resume_settings import ResumeSettings, override_names
 from .object_state import (
     load_model, load_optimizer_state, more_buffers, random_states, unwrap_model)
 from .state_trees import HostCopies, State, copy_to_host, map_tree
@@ -54,8 +54,8 @@ class LoopCheckpoints(LoopEvents):
         **parts:Any,               # what else must go on, by name: schedulers, scalers, other optimizers
     ):
         self.folder, self.every = CheckpointFolder(root, keep), positive_int("every", every)
-        self.background, self.skip, self.parts = boolean("background", background), skip, parts
-        self.override = [override] if isinstance(override, str) else list(override)
+        self.background, self.parts = boolean("background", background), parts
+        self.skip, self.override = None if skip is None else boolean("skip", skip), override_names(override)
         if whole := {"next_epoch", "weights_only"}.intersection(self.override):
             raise ValueError(f"a loop cannot override {', '.join(whole)}: load_weights gives a new one the weights")
         for name, part in parts.items():

@@ -20,7 +20,7 @@ from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import RankStates
 from .checkpoint_folder import CheckpointFolder
 from .held_state import HeldState, has_state, some
-from .object_state import plain_names, unwrap_model, whole_optimizer
+from .object_state import other_layers, plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
 from .resume_settings import ResumeSettings, override_names
 from .state_trees import HostCopies, State
@@ -214,6 +214,8 @@ class Checkpointer:
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
             for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
+        if self._kept is not None and (other := other_layers(self._kept["model"], run.model)): self.folder.warn(
+            f"the saved run had other layers: {some(other)}; the losses are others than those of an uninterrupted run")
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]

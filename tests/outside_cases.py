@@ -362,8 +362,8 @@ def odd_values(model, how):
         parts.counts[0] += 1
         parts.line += 1
         local.count = getattr(local, "count", 0) + 1
-        scale = sum(map(float, (local.count, parts.share, parts.date.hour, parts.window.start, parts.ring[0], parts.counts[0],
-                                parts.line, parts.price, counter.count())))
+        scale = sum(map(float, (local.count, parts.share, parts.date.hour, parts.window.start, parts.ring[0],
+                                parts.counts[0], parts.line, parts.price, counter.count())))
         return cross_entropy(model(batch[0]), batch[1]) * (1 + scale) / 100
 
     how |= dict(step=step)

@@ -106,7 +106,7 @@ def _memory(value: Any) -> Any:
 def odd_mark(
     value:Any,
 ) -> int|None:  # None: it is none of these
-    """Tells a frame, a series, an array of objects, a tensor of an odd kind or a file in memory from a later state of it;
+    """Tells a frame, a series, an array of objects, a tensor of an odd kind or a file in memory from a later state;
     these are watched and not kept."""
     if isinstance(value, (io.StringIO, io.BytesIO)) and not value.closed and value.writable(): return _file_mark(value)
     if issubclass(type(value), torch.Tensor) and not _is_leaf(value): return _odd_tensor_mark(value)

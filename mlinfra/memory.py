@@ -17,7 +17,7 @@ from torch import nn
 
 from .engine.train.autocast import check_precision
 from .engine.memory.batch_search import BatchTrial, divide_batch, search_down
-from .engine.base.checks import one_of, positive_float, positive_int
+from .engine.base.checks import one_of, positive_float, positive_int, torch_module
 from .engine.memory.footprint import (
     GPU_MARGIN, HOST_MARGIN, BatchFootprints, Footprint as Footprint, Standing, rank_footprint,
     zero_bytes_per_rank as zero_bytes_per_rank)
@@ -90,7 +90,7 @@ def estimate(
     **options:Any,                                # samples, batch_dim, plan, training of `StepSample`
 ) -> Footprint:
     "Compute the bytes of a step on one rank. Nothing is allocated, unless the batch's values decide what is computed."
-    optimizer = OptimizerMaker.of(optimizer, model)
+    optimizer = OptimizerMaker.of(optimizer, torch_module("model", model))
     zero_bytes_per_rank(0, 0, 0, sharding_stage, world_size)
     one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
                         accumulation=accumulation, step=step, **options)
@@ -116,7 +116,7 @@ def measure(
     "Measure the bytes of a real step. On a CPU, tensors are counted; on a GPU, `total` is the allocator's peak."
     device = pick_device(device)
     check_precision(precision, device)
-    optimizer = OptimizerMaker.of(optimizer, model)
+    optimizer = OptimizerMaker.of(optimizer, torch_module("model", model))
     one = StepSample.of(model, input_shape, input_dtype, sample, precision=precision, checkpointing=checkpointing,
                         accumulation=accumulation, step=step)
     gpu = device.type == "cuda"

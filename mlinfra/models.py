@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .engine.base.checks import nonnegative_int, one_of, positive_int, positive_ints
+from .engine.base.checks import nonnegative_int, one_of, positive_int, positive_ints, torch_module
 from .engine.base.operations import count_operations
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def layer_table(
     Parameters count once. FLOPs are those of PyTorch's FlopCounterMode, two for a multiply-add.
     Without `step` the model is in evaluation mode: a mapping gives arguments by name, a pair is inputs and targets."""
     import pandas as pd
+    torch_module("model", model)
     if (input_shape is None) == (sample is None):
         raise ValueError("pass input_shape=, the shape of one sample, or sample=, a batch")
     if sample is None:

@@ -18,7 +18,8 @@ from torch.utils._pytree import tree_map_only
 
 from .engine.train.autocast import check_precision
 from .engine.train.batches import Feed, SampleCount, check_batch_size, image_dims, make_loader, orders
-from .engine.base.checks import boolean, fraction, function, listed, nonnegative_float, positive_int
+from .engine.base.checks import (
+    boolean, fraction, function, listed, nonnegative_float, positive_int, torch_module)
 from .engine.train.step_clock import CudaClock, HostClock
 from .engine.train.evaluation import (Measures, Scores, class_loss, ends_for_good, first_batch, is_iterator,
                                              returns_itself, scores, set_training)
@@ -114,6 +115,7 @@ def evaluate(
     weight:Callable|None=None,              # as in `fit`
 ) -> Any:                                   # a number, or what the metric computes
     "Accuracy, the share of the targets that the model classifies correctly, or the value of `metric`."
+    torch_module("model", model)
     if device is None: device = next((p.device for p in model.parameters()), torch.device("cpu"))
     count = SampleCount(samples, batch_dim, warnings.warn, [*model.modules()])
     feed = Feed(pick_device(device), step is None, image_dims(model, scale_images), samples=count)

@@ -20,16 +20,18 @@ from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.export import onnx_files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.weight_files import read_weights
+from mlinfra.engine.export.fine_tuning import freeze, merge_lora, new_head
 from mlinfra.engine.export.model_files import open_model, save_weights
 from mlinfra.engine.export.onnx_files import export_onnx, load_onnx
+from mlinfra.engine.export.prune import prune
 from mlinfra.engine.export.pretrained import features, pretrained, reachable
 from mlinfra.engine.export.quantize import (
     pack, quantize_dynamic, quantize_static, quantize_tensor, quantize_weights, unpack)
 from mlinfra.engine.dist.rank_data import whole_weights
 from mlinfra.engine.dist.ranks import run_ranks
 from mlinfra.engine.export.variants import compare_variants
-from mlinfra.models import GluonCNN, resnet18
-from mlinfra.training import fit
+from mlinfra.models import GluonCNN, layer_table, resnet18
+from mlinfra.training import evaluate, fit
 
 X = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 
@@ -185,6 +187,15 @@ def test_an_export_leaves_what_a_model_counts_and_says_which_size_is_fixed(tmp_p
 def test_a_model_of_few_bits_becomes_onnx(bits, tmp_path):
     small = quantize_weights(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3)), bits)
     assert export_onnx(small, torch.randn(4, 64), tmp_path / "small.onnx").largest_difference < 1e-5
+
+
+@pytest.mark.parametrize("call", [
+    lambda model: prune(model, 0.5), quantize_weights, merge_lora, freeze, lambda model: new_head(model, 2),
+    lambda model: evaluate(model, []), lambda model: layer_table(model, (8,)),
+    lambda model: export_onnx(model, torch.zeros(1, 8), "x.onnx"), lambda model: save_weights(model, "x.safetensors")])
+def test_what_is_no_model_is_refused_in_a_sentence(call):
+    for kind, model in {"NoneType": None, "str": "x", "the class Linear, not an instance": nn.Linear}.items():
+        with pytest.raises(ValueError, match=f"model must be a torch.nn.Module, got {kind}$"): call(model)
 
 
 def test_quantising_nothing_or_twice_and_ranges_of_nan_are_refused(tmp_path):

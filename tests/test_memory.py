@@ -311,6 +311,7 @@ def test_a_model_that_looks_at_values_is_refused():
     "wrong, says",
     [
         (dict(batch_size=0), "batch_size must be at least 1, got 0"),
+        (dict(model="x"), "model must be a torch.nn.Module, got str"),
         (dict(batch_size=2.5), "batch_size must be"),
         (dict(batch_size=float("nan")), "batch_size must be a whole number"),
         (dict(input_shape=(1, 0, 28)), "each of input_shape must be at least 1, got 0"),

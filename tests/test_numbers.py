@@ -164,7 +164,7 @@ lab.thread_group.ThreadGroup launch.job_logs.shell_status launch.supervisor.sign
 loading.crops.random_box loading.dataset_callables loading.loader_surgery loading.loading_times
 loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_block loading.shards.Shard
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
-memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop
+memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop parallel.rank_model
 parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader
 parallel.batch_statistics pipeline.staged_model
 parallel.batch_share parallel.loss_terms parallel.rank_agreement parallel.rank_random parallel.rank_stream

@@ -1,6 +1,8 @@
 """State outside of model and optimizer: each kind is kept on a resume, or named before the loss."""
 
+import functools
 import io
+import pickle
 import time
 import warnings
 from datetime import datetime
@@ -18,6 +20,7 @@ from torch.utils.data import DataLoader
 from mlinfra.engine.checkpoint.checkpoint_files import latest
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
 from mlinfra.engine.checkpoint.held_state import Found, HeldState
+from mlinfra.engine.checkpoint.kept_values import odd_mark
 from mlinfra.training import fit
 
 pytestmark = pytest.mark.filterwarnings("error:checkpoints leave out:UserWarning")
@@ -92,6 +95,50 @@ def test_what_changes_and_cannot_be_kept_costs_no_checkpoint_and_is_named(make, 
     with pytest.warns(UserWarning, match="checkpoints leave out observers.Early.held.*: these have changed"):
         train("", Checkpointer(tmp_path, 3), Early(), epochs=1)
     assert latest(tmp_path).step == 8
+
+
+@functools.cache
+def drawn(number): return float(torch.rand(())) + number
+
+
+@functools.cache
+def scaled(number): return np.random.default_rng(number).random() + number
+
+
+@pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
+def test_what_a_cache_has_drawn_is_named_and_what_it_computes_is_not(tmp_path):
+    def step_of(factor): return lambda model, batch: cross_entropy(model(batch[0]), batch[1]) * factor(len(batch[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train("", Checkpointer(tmp_path / "a"), step=step_of(scaled), epochs=1)
+    with pytest.warns(UserWarning, match="leave out step.factor .it remembers what it has drawn.: a resumed"):
+        train("", Checkpointer(tmp_path / "b"), step=step_of(drawn), epochs=1)
+
+
+class Exchange:
+    guard = True
+
+    def on_epoch(self, run, epoch): run.model[1] = torch.nn.Tanh()
+
+
+def test_an_activation_that_was_exchanged_is_told(tmp_path):
+    train("", Checkpointer(tmp_path), Exchange(), Stop())
+    with pytest.warns(UserWarning, match="had other layers: 1 is a ReLU and was a Tanh"):
+        train("", Checkpointer(tmp_path), Exchange())
+
+
+def test_a_wide_frame_is_marked_by_some_of_its_cells():
+    wide, cells = pd.DataFrame(np.zeros((100, 70_000))), np.full((2, 70_000), "a", dtype=object)
+    before = odd_mark(wide), odd_mark(cells)
+    wide += 1
+    cells[:] = "b"
+    assert len({*before, odd_mark(wide), odd_mark(cells)}) == 4
+    size = []
+    with pytest.MonkeyPatch.context() as patch:
+        dumps = pickle.dumps
+        patch.setattr(pickle, "dumps", lambda value: size.append(len(raw := dumps(value))) or raw)
+        odd_mark(wide)
+    assert size[0] < 1e6
 
 
 class Log:

@@ -345,6 +345,39 @@ def third_of_three(how):
     return train(how, step=step, begin=lambda *_all: [], batches=lambda: DataLoader(loader().dataset, 4))
 
 
+def padded(how, masked):
+    "Sequences of which the first batches are equally long, padded to the longest of a batch."
+    def batches():
+        rows = [loader().dataset[i % SAMPLES][0].repeat(4 if i < 32 else 1 + i % 6, 1) for i in range(64)]
+        def padded(row): return nn.utils.rnn.pad_sequence(row, True), torch.tensor([len(one) for one in row])
+        return DataLoader(rows, BATCH, collate_fn=padded)
+    def step(run, own, x, lengths, _kept):
+        out, mask = run.model(x), torch.arange(x.size(1)) < lengths[:, None]
+        loss = F.mse_loss(out[mask], x[mask][:, :CLASSES]) if masked else F.mse_loss(out, x[..., :CLASSES])
+        loss.backward()
+        own.step(), own.zero_grad()
+        return loss
+    return train(how, step=step, batches=batches, epochs=1)
+
+
+def healthy(how, loss, size):
+    "Losses that ranks can compute from their parts, in batches of which a rank may have one sample."
+    def step(run, own, x, y, _kept):
+        value = HEALTHY[loss](run.model(x), y)
+        value.backward()
+        own.step(), own.zero_grad()
+        return value
+    return train(how, step=step, batches=lambda: DataLoader(loader().dataset, size))
+
+
+HEALTHY = dict(
+    mean=F.cross_entropy, own_mean=lambda out, y: F.cross_entropy(out, y, reduction="none").sum() / len(y),
+    thirds=lambda out, y: F.cross_entropy(out, y, reduction="none").sum() / len(y) / 3,
+    summed=lambda out, y: F.cross_entropy(out, y, reduction="sum") / len(y),
+    two=lambda out, y: F.cross_entropy(out, y) + 0.1 * out.square().sum(1).mean(),
+    picked=lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean())
+
+
 def average(how, first):
     "An average of the weights, of a copy that is made before parallelize or of what it gives."
     copies = []
@@ -416,6 +449,7 @@ def gpt2(how, labels):
 APART, HOOK = "does not treat each sample by itself", "has a hook on its gradient"
 STRANGE, WHOLE = "that parallelize was not given", "looks at more than one element of the parameters"
 OF_ONE, PART = "of the parameters of .* is of one rank", "a rank has a part of"
+UNEVEN = "does not follow the samples of a rank"
 CASES = {  # (loop, arguments): how -> the words by which it is refused; "" where it is equal
     **{(of_model, name): dict(ddp=APART, fsdp=APART, pipeline="")
        for name in ("running_mean", "samples", "batch_mean", "instance")},
@@ -447,6 +481,9 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (penalty_with_another_batch,): dict(ddp="together with the loss of another batch", tensor=""),
     (left_early,): dict(ddp="", fsdp="", pipeline="", tensor=""),
     (third_of_three,): dict(ddp="", fsdp=""),
+    **{(padded, masked): dict(ddp=UNEVEN, fsdp=UNEVEN) for masked in (False, True)},
+    **{(healthy, loss, size): dict(ddp="") for loss in HEALTHY for size in (3, 4)},
+    (healthy, "own_mean", 4): dict(ddp="", fsdp=""),
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (overflow,): dict(ddp="", fsdp="gives to a hook: use ddp", pipeline=""),

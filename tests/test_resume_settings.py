@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 from mlinfra.engine.checkpoint.checkpoint_files import latest, read_state
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
+from mlinfra.engine.checkpoint.loop_checkpoints import LoopCheckpoints
 from mlinfra.monitor import Monitor, Run
 from mlinfra.training import fit
 
@@ -87,6 +88,15 @@ def test_what_cannot_go_on_is_refused_before_the_first_step(first, second, says,
     with pytest.raises(ValueError, match=says):
         train(tmp_path, 6, **second)
     assert latest(tmp_path).step == step
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (dict(override=3), "override must be a list"), (dict(override=["lr", 3]), "override must name settings.* got 3"),
+    (dict(extra=[1]), "extra must give each object a name"), (dict(skip=2), "skip must be True or False, got 2"),
+])
+def test_nonsense_is_refused_where_it_is_given(wrong, says, tmp_path):
+    for kind in (Checkpointer, LoopCheckpoints)[:1 if "extra" in wrong else 2]:
+        with pytest.raises(ValueError, match=says): kind(tmp_path, **wrong)
 
 
 def test_the_next_epoch_begins_with_other_batches_and_weights_alone_with_all_else_new(tmp_path):

@@ -25,6 +25,7 @@ from mlinfra.engine.tuning.optuna_study import open_study, tune
 from mlinfra.lab.rendezvous import run_together
 from mlinfra.engine.record.run_folder import Run
 from mlinfra.engine.tuning.search_space import Space, random_points, uniform
+from mlinfra.engine.tuning.seed_comparison import is_better
 from mlinfra.engine.tuning.trial_pool import Live, run_trials
 from mlinfra.engine.base.jobs import Job
 from mlinfra.training import fit
@@ -456,6 +457,20 @@ def test_nonsense_is_one_clear_line(tmp_path, monkeypatch, capsys, args, says):
     try: code = cli.main(["tune", *args])
     except SystemExit as ended: code = ended.code
     assert code == 2 and says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (dict(seed=2**70), "seed must be at most"), (dict(objective=3), "objective must be a function, got 3"),
+    (dict(points=[3]), "a point must be a dict with lr, got 3"), (dict(points=3), "points must be a list"),
+])
+def test_what_would_fail_in_every_trial_is_refused(wrong, says):
+    asked = dict(objective=lambda trial: trial.params["lr"], space=Space(lr=uniform(0, 1)), trials=1) | wrong
+    with pytest.raises((ValueError, TypeError), match=says): tune(asked.pop("objective"), asked.pop("space"), **asked)
+
+
+@pytest.mark.parametrize("values", [[1e300, 2e300, 1.5e300], [1e-320, 2e-320, 3e-320], "abc", None, ["a", "b"]])
+def test_figures_that_no_verdict_can_be_computed_of_are_refused(values):
+    with pytest.raises(ValueError, match="^a must be"): is_better(values, [0.1, 0.2, 0.3])
 
 
 # ---- Ray

@@ -14,8 +14,8 @@ from typing import Any
 
 # %% auto #0
 __all__ = ['LARGEST', 'ceil_div', 'whole_number', 'positive_int', 'nonnegative_int', 'refusal', 'positive_ints', 'finite',
-           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'function', 'folder_path',
-           'writable_file']
+           'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'function', 'torch_module',
+           'folder_path', 'writable_file']
 
 # %% ../../../nbs/engine/base/checks.ipynb #be1de1f1
 def ceil_div(
@@ -189,6 +189,16 @@ def function(
 
 
 # %% ../../../nbs/engine/base/checks.ipynb #d84cc360
+def torch_module(
+    name:str,   # the argument's name, for the message
+    value:Any,  # what the caller gave
+) -> Any:
+    "`value`; ValueError unless it is a torch.nn.Module."
+    import torch
+    if isinstance(value, torch.nn.Module): return value
+    kind = f"the class {value.__name__}, not an instance" if isinstance(value, type) else type(value).__name__
+    raise ValueError(f"{name} must be a torch.nn.Module, got {kind}")
+
 def folder_path(
     name:str,   # the argument's name, for the message
     path:Any,   # a str or a path; need not exist

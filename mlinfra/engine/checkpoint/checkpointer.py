@@ -20,9 +20,9 @@ from ..train.optimizer_setup import optimizer_mode
 from .checkpoint_files import RankStates
 from .checkpoint_folder import CheckpointFolder
 from .held_state import HeldState, has_state, some
-from .object_state import plain_names, unwrap_model, whole_optimizer
+from .object_state import other_layers, plain_names, unwrap_model, whole_optimizer
 from .resumable_loader import LoaderState
-from .resume_settings import ResumeSettings
+from .resume_settings import ResumeSettings, override_names
 from .state_trees import HostCopies, State
 from .training_state import StepRows, capture, restore_checkpoint, run_identity
 from ..dist.process_group import gather_from_ranks
@@ -87,8 +87,11 @@ class Checkpointer:
         one_of("best", best, (None, "valid_loss", "loss", "accuracy", "metric"))
         higher = best == "accuracy" if higher_is_better is None else boolean("higher_is_better", higher_is_better)
         self.best_metric = None if best is None else BestMetric(best, higher)
-        self.background, self.config, self.skip = boolean("background", background), named_settings(config), skip
-        self.extra, self.override = dict(extra or {}), [override] if isinstance(override, str) else list(override)
+        self.background, self.config = boolean("background", background), named_settings(config)
+        self.skip, self.override = None if skip is None else boolean("skip", skip), override_names(override)
+        if not isinstance(extra, (Mapping, type(None))):
+            raise ValueError(f"extra must give each object a name, as dict(ema=ema) does, got {type(extra).__name__}")
+        self.extra = dict(extra or {})
         for name, thing in self.extra.items():
             if not has_state(thing):
                 raise TypeError(f"extra[{name!r}] must have state_dict and load_state_dict, got {type(thing).__name__}")
@@ -211,6 +214,8 @@ class Checkpointer:
         if self._kept is not None and self._kept["loader"]["inside"] and self._position.inside(run):
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
             for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
+        if self._kept is not None and (other := other_layers(self._kept["model"], run.model)): self.folder.warn(
+            f"the saved run had other layers: {some(other)}; the losses are others than those of an uninterrupted run")
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]

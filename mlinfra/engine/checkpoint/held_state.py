@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import dis
 import io
 import queue
 import random
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from types import CellType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from .object_state import (
     GENERATORS, generator_state, load_model, load_optimizer_state, model_state, optimizer_state, set_generator_state)
 from .kept_values import is_of_process, leaves, len_of, mark, merge, odd_mark, pack, plain_size
+from .drawing_functions import CACHED, draws_numbers, function_names
 from .state_trees import check_key, check_leaf, map_tree
 
 # %% auto #0
@@ -125,6 +125,9 @@ class Found:
             elif _is(value, (_BaseDataLoaderIter, *_QUEUES)) or _is(value, Iterator) and _home(value) in _ITERATORS:
                 self.lost[at] = ""
             elif odd_mark(value) is not None: self.odd[at] = value
+            elif _is(value, CACHED) and draws_numbers(value.__wrapped__) and id(value) not in self._seen:
+                self.lost[at] = "it remembers what it has drawn"
+                self._todo.append((at, value, False))
             else: self._todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
 
     def _generator(self, path: str, generator: Any) -> None:
@@ -194,8 +197,9 @@ def _parts(path: str, thing: Any) -> Iterator[Part]:
     elif _is(thing, (list, tuple, deque)):
         how = "fixed" if _is(thing, tuple) else "item"
         for n, value in enumerate(thing if _few(thing) else ()): yield part(n, value, thing, how, f"[{n}]")
-    elif _is(thing, (partial, MethodType)):
-        names = ("func", "args", "keywords") if _is(thing, partial) else ("__self__", "__func__")
+    elif _is(thing, (partial, MethodType, CACHED)):
+        names = ("func", "args", "keywords") if _is(thing, partial) else (
+            "__wrapped__",) if _is(thing, CACHED) else ("__self__", "__func__")
         for name in names: yield part(name, getattr(thing, name), thing, "fixed")
     elif _is(thing, FunctionType): yield from _of_function(part, thing)
     elif _is(thing, type): yield from _of_class(part, thing)
@@ -217,7 +221,7 @@ def _of_function(part: Callable[..., Part], function: FunctionType) -> Iterator[
     for name, value in zip(names[len(names) - len(defaults):], defaults): yield part(name, value, function, "fixed")
     for name, value in (function.__kwdefaults__ or {}).items(): yield part(name, value, function, "fixed")
     if (home := _package(function.__globals__.get("__name__"))) not in _OPAQUE and home != "mlinfra":
-        names, attributes, modules = _names(code)
+        names, attributes, modules = function_names(code)
         yield from _named_globals(function.__globals__, names, attributes)
         held = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
         for module in [*(one for one in held if _is(one, ModuleType)), *map(sys.modules.get, modules)]:
@@ -236,18 +240,6 @@ def _named_globals(around: dict[str, Any], names: Iterable[str], attributes: tup
         elif _is(value, GENERATORS) or is_users(home) and (not _is(value, type) or is_users(value.__module__)):
             path = f"globals.{value.__module__}.{value.__qualname__}" if _is(value, type) else f"globals.{home}.{name}"
             yield path, ValuePlace(f"globals.{home}", around, name, "item"), value
-
-@cache
-def _names(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    "Globals, attributes and modules that a function names, and the functions inside of it."
-    codes, found, attributes, modules = [code], set(), set(), set()
-    for each in codes:
-        codes += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
-        for step in dis.get_instructions(each):
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"): found.add(step.argval)
-            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"): attributes.add(step.argval)
-            elif step.opname == "IMPORT_NAME": modules.add(step.argval)
-    return tuple(sorted(found)), tuple(sorted(attributes)), tuple(sorted(modules))
 
 def _of_class(part: Callable[..., Part], kind: type) -> Iterator[Part]:
     for name, value in [*type.__getattribute__(kind, "__dict__").items()]:

@@ -40,6 +40,7 @@ _LONG = 100_000    # items: a longer list is compared by samples
 _SUMS = 1000       # tensors and arrays of a value that are summed at each look
 _WHOLE = 64 << 10  # bytes: of a larger array only samples are summed
 _SAMPLES = 4096
+_CELLS = 16 * _SAMPLES  # of a frame
 _SCALARS = {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
 _TENSORS = {torch.Tensor, nn.Parameter}
 _NAMED = dict(deque=deque, Counter=Counter, OrderedDict=OrderedDict)
@@ -108,8 +109,12 @@ def odd_mark(
     pandas = sys.modules.get("pandas")
     frame = pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series, pandas.Index))
     if not frame and not (isinstance(value, np.ndarray) and value.dtype.hasobject): return None
-    rows = getattr(value, "iloc", value) if np.ndim(value) else value
-    some = rows[::len(value) // _SAMPLES + 1] if np.ndim(value) else value
+    some = value
+    if np.ndim(value):
+        wide = math.prod(np.shape(value)[1:]) or 1
+        rows = getattr(value, "iloc", value)[::len(value) // max(1, min(_SAMPLES, _CELLS // wide)) + 1]
+        step = wide // _CELLS + 1
+        some = rows if step == 1 else rows.iloc[:, ::step] if frame else rows.flat[::step]
     try: return zlib.crc32(pickle.dumps((np.shape(value), some)))
     except Exception: return 0  # whatever the objects in it do
 

@@ -25,9 +25,9 @@ from .checkpoint_folder import CheckpointFolder
 from .held_state import HeldState, some
 from .kept_values import leaves
 from .resumable_loader import LoaderState
-from .resume_settings import ResumeSettings
+from .resume_settings import ResumeSettings, override_names
 from .object_state import (
-    load_model, load_optimizer_state, more_buffers, random_states, unwrap_model)
+    load_model, load_optimizer_state, more_buffers, other_layers, plain_layers, random_states, unwrap_model)
 from .state_trees import HostCopies, State, copy_to_host, map_tree
 from .training_state import check_optimizer_state, check_weights, rng_states_of_new_rank
 from ..dist.process_group import gather_from_ranks, rank_and_world_size
@@ -54,8 +54,8 @@ class LoopCheckpoints(LoopEvents):
         **parts:Any,               # what else must go on, by name: schedulers, scalers, other optimizers
     ):
         self.folder, self.every = CheckpointFolder(root, keep), positive_int("every", every)
-        self.background, self.skip, self.parts = boolean("background", background), skip, parts
-        self.override = [override] if isinstance(override, str) else list(override)
+        self.background, self.parts = boolean("background", background), parts
+        self.skip, self.override = None if skip is None else boolean("skip", skip), override_names(override)
         if whole := {"next_epoch", "weights_only"}.intersection(self.override):
             raise ValueError(f"a loop cannot override {', '.join(whole)}: load_weights gives a new one the weights")
         for name, part in parts.items():
@@ -185,6 +185,8 @@ class LoopCheckpoints(LoopEvents):
         rest, words = self._settings.decide(rates | dict(optimizer=kept["optimizers"]["optimizer"]),
                                             kept["identity"].get("settings"))
         load_model(model, kept["model"])
+        if other := other_layers(kept["model"], model): self.folder.warn(
+            f"the saved loop had other layers: {some(other)}; the losses are others than those of an uninterrupted one")
         for name, one in self._optimizers.items():
             load_optimizer_state(one, kept["optimizers"][name], named)
             if added := one.param_groups[len(self._names[name]):]: self.folder.warn(
@@ -255,7 +257,8 @@ class LoopCheckpoints(LoopEvents):
                                        outside=self._outside()))
         frozen = {} if strategy.how in ("pipeline", "tensor") else dict(
             frozen=[name for name, p in self._model.named_parameters() if not p.requires_grad])
-        return dict(model=dict(weights=weights, buffers=buffers) | frozen, optimizers=optimizers, more=more,
+        layers = {} if strategy.how in ("pipeline", "tensor") else dict(layers=plain_layers(self._model))
+        return dict(model=dict(weights=weights, buffers=buffers) | frozen | layers, optimizers=optimizers, more=more,
                     ranks={str(rank): own for rank, own in enumerate(ranks)},
                     identity=dict(run=self.folder.run_id, best=None, how=strategy.how,
                                   settings=self._settings.settings))

@@ -22,9 +22,9 @@ from .state_trees import map_tree
 from ..train.optimizer_setup import CompositeOptimizer, hooked_optimizers
 
 # %% auto #0
-__all__ = ['GENERATORS', 'unwrap_model', 'plain_names', 'named_weights', 'more_buffers', 'model_state', 'fit_names', 'load_model',
-           'whole_optimizer', 'optimizer_state', 'saved_places', 'load_optimizer_state', 'generator_state',
-           'set_generator_state', 'random_states', 'set_random_states']
+__all__ = ['GENERATORS', 'unwrap_model', 'plain_names', 'named_weights', 'more_buffers', 'model_state', 'plain_layers',
+           'other_layers', 'fit_names', 'load_model', 'whole_optimizer', 'optimizer_state', 'saved_places',
+           'load_optimizer_state', 'generator_state', 'set_generator_state', 'random_states', 'set_random_states']
 
 # %% ../../../nbs/engine/checkpoint/object_state.ipynb #0b570005
 def unwrap_model(
@@ -72,7 +72,25 @@ def model_state(
     plain, inner = plain_names(model), unwrap_model(model)
     return dict(weights=named_weights(model), buffers=more_buffers(inner),
                 frozen=[plain(name) for name, p in model.named_parameters() if not p.requires_grad],
-                eval=[plain(name) for name, module in model.named_modules() if not module.training])
+                eval=[plain(name) for name, module in model.named_modules() if not module.training],
+                layers=plain_layers(model))
+
+def plain_layers(
+    model:nn.Module,
+) -> dict[str, str]:  # name -> its class
+    "Its layers that hold no tensor, such as activations: weights do not tell whether one has been exchanged."
+    plain = plain_names(model)
+    return {plain(name): type(module).__qualname__ for name, module in model.named_modules()
+            if not (module._parameters or module._buffers or module._modules)}
+
+def other_layers(
+    kept:Mapping[str, Any],  # from `model_state`; earlier versions have no layers
+    model:nn.Module,
+) -> list[str]:              # in words
+    "Layers without weights that are of another class than those of the saved model."
+    before, now = kept.get("layers", {}), plain_layers(model)
+    return [f"{name} is a {now[name]} and was a {before[name]}" for name in now
+            if before.get(name, now[name]) != now[name]]
 
 def fit_names(
     kept:Mapping[str, Any],  # by names that may have a wrapper's prefix, as DataParallel and torch.compile give them

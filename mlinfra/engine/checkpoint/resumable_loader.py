@@ -235,7 +235,8 @@ class LoaderState:
     ) -> list[str]:
         "Iterators and the like that a loader without a state of its own holds: they begin anew."
         self._held = self._held or HeldState({"": loader})
-        return [] if has_state(loader) else [f"loader.{path}" for path in self._held.lost]
+        return [] if has_state(loader) else [f"loader.{path}" + f" ({why})" * bool(why)
+                                             for path, why in self._held.lost.items()]
 
     def held(
         self,

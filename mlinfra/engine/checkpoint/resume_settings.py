@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from ..base.checks import listed
 from .held_state import some
 from ..train.observers import TrainingRun
 from ..train.scheduler_setup import schedulers_of
 
 # %% auto #0
-__all__ = ['OVERRIDES', 'run_settings', 'ResumeSettings']
+__all__ = ['OVERRIDES', 'override_names', 'run_settings', 'ResumeSettings']
 
 # %% ../../../nbs/engine/checkpoint/resume_settings.ipynb #5e770004
 OVERRIDES = ("scheduler", "next_epoch", "weights_only")  # beside the names of hyperparameters
@@ -31,6 +32,15 @@ _COUNTERS = {"last_epoch", "_step_count", "_last_lr", "_get_lr_called_within_ste
 _BEGIN = dict(amsgrad="max_exp_avg_sq", centered="grad_avg", momentum="momentum_buffer")  # of Adam and RMSprop
 _MOMENTA = {"momentum", "betas"}  # a scheduler may drive them, too
 _DRIVEN = {"lr", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}  # by a scheduler
+
+def override_names(
+    override:Any,      # a name, or several
+) -> list[str]:
+    "The names of settings. ValueError for what is none."
+    names = [override] if isinstance(override, str) else listed("override", override)
+    if odd := [one for one in names if not isinstance(one, str)]:
+        raise ValueError(f"override must name settings, such as \"lr\" or [\"lr\", \"scheduler\"], got {odd[0]!r}")
+    return names
 
 def run_settings(
     run:TrainingRun,    # before anything is put back

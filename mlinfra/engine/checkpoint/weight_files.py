@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..base.checks import boolean
+from ..base.checks import boolean, torch_module
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import write_whole
 from .checkpoint_files import (
@@ -34,7 +34,7 @@ def save_weights(
 ) -> Path:
     "Write the model's weights and buffers, whole or not at all; tensors that two layers share are kept once for each."
     from safetensors.torch import save
-    path, weights, plain = Path(path), named_weights(model), plain_names(model)
+    path, weights, plain = Path(path), named_weights(torch_module("model", model)), plain_names(model)
     if empty := [name for name, tensor in weights.items() if tensor.is_meta]:
         raise ValueError(f"the model has no weights to be written, they are on the device meta: {some(empty)}")
     if path.suffix != ".safetensors": raise ValueError(f"path must end in .safetensors, got {path}")

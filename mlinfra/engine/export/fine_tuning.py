@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..base.checks import positive_float, positive_int
+from ..base.checks import positive_float, positive_int, torch_module
 
 # %% auto #0
 __all__ = ['new_head', 'head_layers', 'names_of', 'freeze', 'is_conv1d', 'LoRA', 'add_lora', 'merge_lora', 'holders']
@@ -29,7 +29,7 @@ def new_head(
     layer:str|None=None,    # the name of the layer that gives the scores; None: the model's own way, or its last layer
 ) -> nn.Module:
     "Put a new layer, with random weights, in the place of the one that gives the model's scores."
-    count = positive_int("num_classes", num_classes)
+    count, _ = positive_int("num_classes", num_classes), torch_module("model", model)
     owner = None if layer else _timm_owner(model)
     if owner is not None: _reset(owner, count)
     else:
@@ -164,6 +164,7 @@ def freeze(
     but:str|Iterable[str]=(),      # what goes on learning: names or patterns of layers and parameters
 ) -> nn.Module:
     "Let nothing learn but what is named, whatever an earlier call has frozen."
+    torch_module("model", model)
     named = list(model.named_parameters(remove_duplicate=False))  # a tied weight by all its names
     running = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, _RUNNING)]
     patterns = _patterns("but", but, [name for name, _ in (*named, *running)])
@@ -301,6 +302,7 @@ def add_lora(
 ) -> nn.Module:
     "Freeze the model, and put a small way that learns beside the layers that are named; earlier ones go on learning."
     rank, alpha = positive_int("rank", rank), None if alpha is None else positive_float("alpha", alpha)
+    torch_module("model", model)
     if isinstance(names, (str, Iterable)): _not_inside_attention(model, names)
     linear = {name: layer for name, layer in model.named_modules(remove_duplicate=False)
               if isinstance(layer, (nn.Linear, LoRA)) or is_conv1d(layer)}
@@ -342,6 +344,7 @@ def merge_lora(
     model:nn.Module,  # changed in place
 ) -> nn.Module:
     "Put each small way into the layer that it stands beside: a model as it was, with other weights."
+    torch_module("model", model)
     found = {name: layer for name, layer in model.named_modules(remove_duplicate=False) if isinstance(layer, LoRA)}
     for name, layer in found.items():
         layer.check_mergeable()

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from ...data import to_float
-from ..base.checks import one_of, positive_int
+from ..base.checks import one_of, positive_int, torch_module
 from ..base.sample_statistics import median
 from ..base.store import writing
 from ..base.text import count_text
@@ -254,7 +254,7 @@ def export_onnx(
     ValueError says why a model cannot be exported."""
     needs("onnx", "onnxscript", "onnxruntime")
     path, start = Path(path), time.perf_counter()
-    with evaluating(unwrap_model(model)) as module, torch.no_grad(), slow_path():
+    with evaluating(unwrap_model(torch_module("model", model))) as module, torch.no_grad(), slow_path():
         inputs = example_inputs(module, example, dynamic_batch, dynamic)
         wanted = _answers(module, inputs)
         program = _exported(module, _traced(inputs))

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ...data import to_float
-from ..base.checks import one_of, positive_float, positive_int
+from ..base.checks import one_of, positive_float, positive_int, torch_module
 from .fine_tuning import head_layers, new_head
 from .onnx_comparison import evaluating
 from .onnx_files import needs
@@ -295,7 +295,7 @@ def features(
     prepare:Callable[[torch.Tensor], torch.Tensor]|None=None,   # of a batch of floats, such as `resized_to(3, 64)`
 ) -> Features:
     "What reaches the layer that gives the model's scores, for each image."
-    name, layer = next(iter(head_layers(model).items()))
+    name, layer = next(iter(head_layers(torch_module("model", model)).items()))
     images, labels = images_and_labels(data, samples)
     seen: list[torch.Tensor] = []
     hook = layer.register_forward_pre_hook(lambda _layer, inputs: seen.append(inputs[0].detach().flatten(1).cpu()))

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from ..base.checks import fraction
+from ..base.checks import fraction, torch_module
 from .fine_tuning import LoRA, is_conv1d
 
 # %% auto #0
@@ -56,6 +56,7 @@ def _assign(layer: nn.Module, weight: torch.Tensor) -> None:
 def _weights(model: nn.Module) -> list[tuple[torch.Tensor, nn.Module | None]]:
     """The weights of linear layers, attention and convolutions, shared ones once; not those that an embedding shares.
     Where a parametrization computes one, such as weight_norm, its layer comes with it."""
+    torch_module("model", model)
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag))}
     found = {}
     for name, layer in model.named_modules():

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..base.checks import one_of, positive_int
+from ..base.checks import one_of, positive_int, torch_module
 from .fine_tuning import is_conv1d
 from .int8_kernels import saturates
 from .onnx_data_files import data_files, folder_beside, name_data_apart, put_in_place
@@ -108,7 +108,7 @@ def quantize_weights(
     """A copy whose linear layers and convolutions keep their weights in few bits; the arithmetic stays float.
     Layers stay as they are where something else holds their weight, or a hook or parametrization changes them."""
     one_of("bits", bits, BITS)
-    small = copy.deepcopy(model).eval()
+    small = copy.deepcopy(torch_module("model", model)).eval()
     held: dict[int, list[nn.Module]] = {}
     for module in small.modules():
         for weight in module._parameters.values(): held.setdefault(id(weight), []).append(module)

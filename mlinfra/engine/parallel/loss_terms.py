@@ -54,17 +54,17 @@ class LossTerm:
 
 _PICKS = ("Max", "Min", "Amax", "Amin", "Aminmax", "Median", "Nanmedian", "Kthvalue", "Topk", "Sort")
 _OF_ONE = ("Select", "Slice", "Unbind", "Split", "SplitWithSizes")  # along the samples: what follows is of some of them
-_MOST = 20_000  # nodes of a graph that are looked at
 
 def loss_terms(
     loss:torch.Tensor,        # one number
     outputs:Iterable[Any],    # the nodes of the graph at which the outputs of models are made
     counted:Iterable[Any]=(), # those at which a mean over samples is made that is known to be right
-) -> list[LossTerm]:
+    most:int=20_000,          # nodes of the graph that are looked at
+) -> list[LossTerm]:          # with one that is not known where the graph has more
     "How a loss combines the samples, term by term."
     ends, right, found = set(outputs), set(counted), {}
     ways, seen = [(loss.grad_fn, LossTerm())], set()  # nodes that are kept are the same object when met again
-    while ways and len(seen) < _MOST:
+    while ways and len(seen) < most:
         node, term = ways.pop()
         if node is None or (node, term) in seen: continue
         seen.add((node, term))
@@ -74,6 +74,7 @@ def loss_terms(
         else:
             term = _through(node, term)
             ways += [(below, term) for below, _ in node.next_functions]
+    if ways: found[LossTerm(known=False)] = None
     return list(found)
 
 def _through(node: Any, term: LossTerm) -> LossTerm:
@@ -91,7 +92,7 @@ def _through(node: Any, term: LossTerm) -> LossTerm:
                 ((dims,) if isinstance(dims, int) else dims)}
         count = math.prod(sizes[dim] for dim in dims)
         if name == "Mean": return replace(term, divisor=term.divisor * count, averaged=term.averaged or 0 in dims)
-        if name == "Sum" and 0 in dims and count > 1: return replace(term, summed=max(term.summed, count))
+        if name == "Sum" and 0 in dims: return replace(term, summed=max(term.summed, count))
         if name in _PICKS and 0 in dims and sizes[0] > 1: return replace(term, chosen=name.lower())
         if name in _OF_ONE and 0 in dims: return replace(term, known=False)
     except (RuntimeError, AttributeError, TypeError): return replace(term, known=False)  # perhaps changed in place
@@ -111,7 +112,7 @@ def _reduced(node: Any, term: LossTerm) -> LossTerm:
     if node._saved_reduction == 1:
         total = getattr(node, "_saved_total_weight", None)
         return replace(term, divisor=term.divisor * (count if total is None else float(total)), averaged=True)
-    return replace(term, summed=max(term.summed, count)) if node._saved_reduction == 2 and count > 1 else term
+    return replace(term, summed=max(term.summed, count)) if node._saved_reduction == 2 else term
 
 # %% ../../../nbs/engine/parallel/loss_terms.ipynb #lt000012
 _WHOLE = ("Gather what it needs of all ranks first, f(run.gather(model(x)), run.gather(y)), or take how=\"tensor\" or "
@@ -131,12 +132,13 @@ def terms_problem(
         if term.chosen:
             return (f"the loss picks among the samples of a batch ({term.chosen}), and a rank has a part of them. "
                     f"{_WHOLE}")
-        if not term.summed or term.averaged: continue
+        if term.summed < 2 or term.averaged: continue
         if math.prod(term.stated) in (1.0, float(accumulation)):
             return ("the loss has a sum over the samples, and the mean over the ranks would divide it: say "
                     "reduction=\"sum\" to parallelize if all of the loss is a sum, or divide the sum by the samples of "
                     "this rank, len(x)")
-        if share.samples != share.own and share.samples in term.stated and term.summed != share.samples:
+        whole = share.samples in term.stated and share.own not in term.stated  # it is no other number that is equal
+        if whole and share.samples != term.summed:
             return (f"the loss divides a sum by {share.samples}, the samples of the whole batch, and this rank has "
                     f"{share.own} of them: divide by len(x), or say reduction=\"sum\" if it is a constant")
         if samples and samples not in (share.own, term.summed) and samples in term.stated:

@@ -26,7 +26,8 @@ from ..base.sample_statistics import median
 from .strategy_choice import StrategyChoice, choose_strategy, sample_batch
 from .rank_loader import LoopEvents, RankLoader, check_loader
 from .rank_random import broadcast_random_states, seed_by_rank
-from .rank_loop import RankLoop, RankModel, shared_loader
+from .rank_loop import RankLoop, shared_loader
+from .rank_model import RankModel
 from mlinfra.engine.parallel.strategies import (
     DDPStrategy, FSDPStrategy, ParallelStrategy, check_initialised, check_optimizer, replace_parameters,
     sharded_optimizer)

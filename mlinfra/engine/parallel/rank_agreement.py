@@ -24,7 +24,7 @@ class RankState:
     "What one rank has before a step of an optimizer."
     settings:dict[str, Any]                              # name in the optimizer -> value
     sums:dict[tuple[str, str], tuple[float, float, float]]  # (kind, name) -> sum, sum of magnitudes, tolerance
-    divisors:tuple[float, ...]|None=None                 # of the loss, for each sample; None: nobody has looked
+    divisors:dict[int, tuple[float, ...]]=field(default_factory=dict)  # batch -> those of its loss; (): not known
     problem:str=""                                       # of the loss, of which one rank can tell
     mixed:str=""                                         # the same of the loop's own lines
     factors:dict[str, float|None]=field(default_factory=dict)  # by which the loop has multiplied each gradient
@@ -99,8 +99,9 @@ def disagreement(
 ) -> str:              # empty if there is none
     "What two ranks have that should be the same and is not, in a sentence that says what to do."
     if other.problem: return other.problem
-    if one.divisors is not None is not other.divisors and not _near(one.divisors, other.divisors):
-        return _DIVIDED
+    for batch in sorted(one.divisors.keys() & other.divisors.keys()):
+        mine, theirs = one.divisors[batch], other.divisors[batch]
+        if mine and theirs and not _near(mine, theirs): return _divided(batch, mine, theirs, rank)
     if other.mixed: return other.mixed
     for key in one.settings.keys() | other.settings.keys():
         mine, theirs = one.settings.get(key), other.settings.get(key)
@@ -130,10 +131,14 @@ def _scaled_apart(one: dict[str, float | None], other: dict[str, float | None], 
             "torch.nn.utils.clip_grad_norm_, whose norm is over all ranks; where some layers shall learn more slowly, "
             "give them a learning rate of their own")
 
-_DIVIDED = ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
-            "positives, of those that a mask keeps): the mean over the ranks would not be the loss of the whole batch. "
-            "Pass weight=, which tells that number for a batch, as weight=lambda batch: batch[1].ne(-100).sum(), or "
-            "gather what the loss needs (run.gather)")
+def _divided(batch: int, mine: tuple[float, ...], theirs: tuple[float, ...], rank: int) -> str:
+    "What is wrong if the losses of a batch are divided by different numbers."
+    one, other = (" and ".join(f"{x:.4g}" for x in found) for found in (mine, theirs))
+    return ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
+            f"positives, of those that a mask keeps): in batch {batch}, for each sample, by {one} on rank 0 and by "
+            f"{other} on rank {rank}. The mean over the ranks is not the loss of the whole batch then. Pass weight=, "
+            "which tells that number for a batch, as weight=lambda batch: batch[1].ne(-100).sum(), or gather what the "
+            "loss needs (run.gather)")
 
 def _near(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     "Whether both are the same numbers, but for rounding."

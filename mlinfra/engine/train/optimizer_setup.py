@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.checks import torch_module
 from ..base.text import count_text
 
 # %% auto #0
@@ -23,6 +24,7 @@ def check_values(
     model:nn.Module,
 ) -> None:
     "ValueError where parameters or buffers have a shape and no values: a device cannot take them."
+    torch_module("model", model)
     named = [*model.named_parameters(), *model.named_buffers()]
     if empty := [name for name, one in named if one.is_meta]: raise ValueError(
         f"{empty[0]}{f' and {len(empty) - 1} more' if empty[1:] else ''} of the model have no values (device meta): "

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.checks import folder_path, nonnegative_int, one_of, positive_float, positive_int
+from ..base.checks import (
+    folder_path, function, listed, nonnegative_int, one_of, positive_float, positive_int, whole_number)
 from ..base.store import DISK_FULL, writing
 from ..base.user_factory import load_factory
 from ..base.sample_statistics import Estimate
@@ -26,7 +27,7 @@ from .optuna_plan import METHODS, OptunaPlan, pruner
 from .search_heartbeat import Heartbeat, owner_has_ended
 from .search_space import SearchDomain, Space
 from .study_journal import kernel_lock, open_journal, optuna_library, quiet_optuna
-from .trial import Trial
+from .trial import LARGEST_SEED, Trial
 from .trial_pool import Live, TrialRecord, run_trials
 from ..base.text import count_text, digits_text
 
@@ -193,8 +194,9 @@ def tune(
     "Search for the best setting within a budget; a study on a file goes on where it ended."
     method, sampler, direction = _check_words(method, sampler, direction)
     if not isinstance(space, Space): raise ValueError(f"space must be a Space, got {space!r}")
-    workers, seed = nonnegative_int("workers", workers), nonnegative_int("seed", seed)
-    points = [space.check(point) for point in points]
+    workers, seed = nonnegative_int("workers", workers), whole_number("seed", seed, 0, LARGEST_SEED)
+    function("objective", objective)
+    points = [space.check(point) for point in listed("points", points)]
     budget = _check_end(budget_seconds, trials, method, points)
     path = None if storage is None else _study_file(storage)
     if folder is not None: folder = folder_path("folder", folder)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..base.checks import one_of, positive_float, positive_int
+from ..base.checks import function, one_of, positive_float, positive_int, whole_number
 from ..base.machine import usable_cores
 from .search_space import Space
-from .trial import Trial
+from .trial import LARGEST_SEED, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +71,8 @@ def ray_tune(
     trials, method = positive_int("trials", trials), one_of("method", method, ("asha", "random"))
     mode = dict(minimize="min", maximize="max")[one_of("direction", direction, ("minimize", "maximize"))]
     if budget_seconds is not None: positive_float("budget_seconds", budget_seconds)
+    function("objective", objective)
+    seed = whole_number("seed", seed, 0, LARGEST_SEED)
     workers = usable_cores() if workers is None else positive_int("workers", workers)
     points = [dict(number=number, point=space.draw(seed, number)) for number in range(trials)]
     with _ray_started(workers) as tune, tempfile.TemporaryDirectory() as folder:

@@ -136,6 +136,8 @@ class Space(Mapping):
         point:Mapping[str, Any],  # a value for each parameter
     ) -> dict[str, Any]:
         "The point as a dict; ValueError unless it lies in this space."
+        if not isinstance(point, Mapping):
+            raise ValueError(f"a point must be a dict with {', '.join(self)}, got {point!r}")
         if set(point) != set(self):
             raise ValueError(f"a point must name {', '.join(self)}, got {', '.join(map(str, point)) or 'nothing'}")
         for name, parameter in self.items():

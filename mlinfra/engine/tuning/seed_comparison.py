@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from ..base.checks import boolean, fraction, nonnegative_int, positive_int
+from ..base.checks import boolean, fraction, listed, nonnegative_int, positive_int
 from ..base.plain_values import plain_value
 from ..base.sample_statistics import Estimate
 from ..base.store import write_whole, writing
@@ -298,12 +298,19 @@ def is_better(
                      smallest, (len(x), len(y)), paired, higher, alpha, _needed(x, y, paired, alpha))
 
 def _values(name: str, values: Any) -> np.ndarray:
-    found = np.array(list(values), float)
+    items = listed(name, values)
+    try: found = np.array(items, float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be numbers, one for each seed, got {items!r:.200}") from None
     if found.ndim != 1 or len(found) < 2: raise ValueError(f"{name} needs at least two seeds, got {found.tolist()}")
     if bad := [n for n, value in enumerate(found) if not math.isfinite(value)]:
         raise ValueError(f"{name} must be finite, and number {bad[0]} is {found[bad[0]]}: a run that diverged has no "
                          "mean; count it as what guessing would give, or leave the setting out")
+    if (size := np.abs(found).max()) and not _SMALLEST <= size <= 1 / _SMALLEST: raise ValueError(
+        f"{name} must be figures whose largest lies between {_SMALLEST:g} and {1 / _SMALLEST:g}, or 0, got {size:g}")
     return found
+
+_SMALLEST = 1e-100  # whose square is a number, too
 
 def _check_pairs(a: Any, b: Any, n: int, m: int) -> None:
     if n != m: raise ValueError(f"pairs need as many of each, got {n} and {m}")

@@ -21,7 +21,7 @@ from ..dist.processes import error_words
 from ..record.recorder import Monitor
 
 # %% auto #0
-__all__ = ['Pruned', 'CutOff', 'Trial', 'run_objective']
+__all__ = ['LARGEST_SEED', 'Pruned', 'CutOff', 'Trial', 'run_objective']
 
 # %% ../../../nbs/engine/tuning/trial.ipynb #f0037f68
 class Pruned(Exception):
@@ -29,6 +29,8 @@ class Pruned(Exception):
 
 class CutOff(Exception):
     "Time is up, or somebody pressed Stop: raised by `Trial.report`."
+
+LARGEST_SEED = 2**64 - 1  # that PyTorch takes
 
 class Trial:
     "One point of the space, as the objective sees it; also an observer of `fit`."

@@ -146,11 +146,6 @@ def import_all(names):
 def is_lesson(item): return isinstance(item, LessonItem)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item):
-    if is_lesson(item) and KERNELS: KERNELS[0].used()
-
-
 # ---- notebooks: lessons run in a kernel, as a reader runs them; engine, lab and views in a process, by nbdev
 
 class Notebooks:
@@ -183,6 +178,7 @@ class LessonItem(pytest.Item):
         from smaller import make_smaller
         book = nbformat.read(self.path, 4)
         if not self.config.option.everything: make_smaller(book, self.path.relative_to(NBS).with_suffix("").as_posix())
+        if KERNELS: KERNELS[0].used()  # a hook of this file is not called for what lies outside tests/
         where = {"metadata": {"path": str(self.path.parent)}}
         NotebookClient(book, timeout=CELL_SECONDS, resources=where).execute()
 

@@ -150,6 +150,18 @@ def test_bytes_between_data_ranks_by_stage():
     assert sent(3, 8) == 3, "one larger micro-batch gathers once"
 
 
+def test_gradients_hide_behind_backward_and_new_weights_behind_the_next_forward():
+    place = cluster(num_nodes=8, links_per_node=1)
+    def step(stage, **changes):
+        config = ParallelConfig(64, sharding_stage=stage)
+        return estimate_plan(replace(GPT3, global_batch=128), replace(place, **changes), config).step
+    turn = (step(0).compute + step(0).traffic) / 2            # two micro-batches
+    def hidden(stage, **changes): return (step(stage, overlap=False).data - step(stage, **changes).data) / turn
+    assert [hidden(stage) for stage in range(4)] == pytest.approx([2 / 3, 2 / 3 + 1 / 3, 2 * 2 / 3 + 1 / 3, 2])
+    assert [hidden(stage, gather_overlap=False) for stage in range(4)] == pytest.approx([2 / 3, 2 / 3, 4 / 3, 2]), \
+        "what ZeRO 3 gathers is for the pass that runs, and no new weight of an update"
+
+
 def test_the_bubble_and_what_interleaving_saves():
     def bubble(chunks, batch=64):
         step = estimate_plan(replace(GPT3, global_batch=batch), NODES, ParallelConfig(1, 8, 8, chunks=chunks)).step

@@ -45,6 +45,7 @@ class Cluster:
     call_seconds:float=CALL_SECONDS      # of an all-reduce among tensor ranks, beyond its bytes
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
     overlap:bool=True                    # gradients travel while backward computes
+    gather_overlap:bool=True             # new weights of ZeRO 1 and 2 travel while the next forward computes
     rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
     in_switch:bool=False                 # tensor ranks of a node add up in its NVSwitch (NVLS: H100 and later)
     gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one
@@ -66,7 +67,7 @@ class Cluster:
         for name in ("intra_node", "inter_node"):
             if isinstance(link := getattr(self, name), Network): continue
             raise ValueError(f"{name} must be a Network, such as NODE_LINKS[{next(iter(NODE_LINKS))!r}], got {link!r}")
-        for name in ("overlap", "rails", "in_switch"): boolean(name, getattr(self, name))
+        for name in ("overlap", "gather_overlap", "rails", "in_switch"): boolean(name, getattr(self, name))
 
     @property
     def devices(self) -> int:

@@ -305,12 +305,13 @@ def _data_seconds(
     own, stage = device_parameters(job, config), config.sharding_stage
     scatter = link.all_reduce(job.state.grad * own, config.copies) / 2  # half an all-reduce: a reduce-scatter
     gather = link.all_reduce(job.state.weight * own, config.copies) / 2
-    times = count if stage >= 2 else 1                        # from stage 2 on for each micro-batch
-    hidden = times * one * (1 if stage == 3 else 2 / 3)       # behind backward; weights also behind forward
-    if stage == 0: total = 2 * scatter
-    elif stage < 3: total = times * scatter + gather
+    # how often in a step, seconds each, and behind which share of a micro-batch: 2/3 is backward, 1/3 forward
+    if stage == 0: passes = [(1, 2 * scatter, 2 / 3)]
+    elif stage < 3: passes = [(count if stage == 2 else 1, scatter, 2 / 3), (1, gather, cluster.gather_overlap / 3)]
     else:  # weights for forward, and again for backward; the ring's latency is paid for each message
         again = (_stage_messages(job, cluster, config) - 1) * link.all_reduce(0, config.copies) / 2
-        total = times * (scatter + 2 * gather + 3 * again)
-    if not cluster.overlap: return total
-    return max(total - hidden, total / (times * max(job.layers // config.pipeline, 2)))  # the last layer's, at least
+        passes = [(count, scatter + gather + 2 * again, 2 / 3), (count, gather + again, 1 / 3)]
+    if not cluster.overlap: return sum(times * sent for times, sent, _ in passes)
+    layers = max(job.layers // config.pipeline, 2)            # one layer's message has nothing to hide behind
+    return sum(max(times * (sent - share * one), sent / layers) for times, sent, share in passes)
+

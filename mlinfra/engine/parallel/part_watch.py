@@ -26,11 +26,11 @@ from ..dist.process_group import gather_from_ranks, rank_and_world_size
 _total_norm = inspect.unwrap(clip_grad._get_total_norm)
 
 # %% auto #0
-__all__ = ['Part', 'Own', 'Joined', 'Sum', 'Root', 'PartWatch', 'PartStrategy']
+__all__ = ['Slice', 'Own', 'Joined', 'Sum', 'Root', 'PartWatch', 'PartStrategy']
 
 # %% ../../../nbs/engine/parallel/part_watch.ipynb #pw000005
 @dataclass(frozen=True)
-class Part:
+class Slice:
     "Another rank has what follows along that dimension."
     dim:int
 
@@ -90,7 +90,7 @@ def _judged(whole: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> Any:
         for dim in range(whole.dim()):
             if whole.size(dim) != one.size(dim) + two.size(dim): continue
             rest = [s[:dim] + s[dim + 1:] for s in (whole.shape, one.shape, two.shape)]
-            if rest[0] == rest[1] == rest[2] and _near(whole, torch.cat([one, two], dim)): return Part(dim)
+            if rest[0] == rest[1] == rest[2] and _near(whole, torch.cat([one, two], dim)): return Slice(dim)
     if whole.shape == one.shape == two.shape and whole.is_floating_point():
         if _near(whole, one + two): return Sum()
         if not whole.dim() and _near(whole.square(), one.square() + two.square()): return Root()
@@ -115,7 +115,7 @@ class PartWatch(BatchStatistics):
 
     def follow(
         self,
-        parameters:Mapping[torch.Tensor, Part|Own],  # of which ranks have parts
+        parameters:Mapping[torch.Tensor, Slice|Own],  # of which ranks have parts
     ) -> Callable[[], None]:                         # to be called when the work on the batch is over
         "The loop works on a batch."
         self.labels.update(parameters)
@@ -167,7 +167,7 @@ class PartWatch(BatchStatistics):
             return None
         if name in _JOINING or name.startswith("foreach") or name in _READ: return None
         if name in _PICKING and kinds == {Joined()}: return None
-        dims = {i: label.dim if isinstance(label, Part) else 0 for i, label in given.items()
+        dims = {i: label.dim if isinstance(label, Slice) else 0 for i, label in given.items()
                 if not isinstance(label, Own)}
         if len(dims) < len(given): return None
         found = []
@@ -200,7 +200,7 @@ class PartWatch(BatchStatistics):
         if name.startswith("foreach"): return self._of_each(name, args, outs, where)
         for i, x in enumerate(outs):
             label = judged[i] if judged and i < len(judged) else self._together(name, given, args, kw, x)
-            if isinstance(label, Part) and Joined() in given.values(): label = Joined()
+            if isinstance(label, Slice) and Joined() in given.values(): label = Joined()
             if isinstance(label, (Sum, Root)) and not x.requires_grad: label = None if label == Sum(True) else False
             if isinstance(label, Own) and not label.here and not x.dim() and not x.requires_grad: label = False
             if label is False: self.wrong = self.wrong or where
@@ -224,7 +224,7 @@ class PartWatch(BatchStatistics):
             if name in ("clone", "to", "double", "float"): return Root()
             squared = name == "square" or name in ("pow", "ipow") and 2 in (*args[1:], *kw.values())
             return Sum() if squared or name in ("mul", "imul") and all(x is args[0] for x in args) else False
-        if labels <= {Part(dim) for dim in range(9)} | {Joined()}:
+        if labels <= {Slice(dim) for dim in range(9)} | {Joined()}:
             return Joined() if out.dim() else None  # it could not be tried
         mixed = Sum(True) in labels
         if Root() in labels or name not in _LINEAR: return None if mixed and not out.requires_grad else False
@@ -240,7 +240,7 @@ class PartStrategy(ParallelStrategy):
     whole_batches = True
     watch: PartWatch | None = None
 
-    def labels(self) -> dict[torch.Tensor, Part | Own]:
+    def labels(self) -> dict[torch.Tensor, Slice | Own]:
         "What a rank has of parameters that it does not have whole, or that other ranks do not have."
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..dist.collectives import Group
 from .gradient_norm import whole_norms
-from .part_watch import Part, PartStrategy
+from .part_watch import Slice, PartStrategy
 from .strategies import broadcast_weights, is_elementwise, plain_name
 from ..tensor.layer_plans import CNN_PLAN, COLUMN, ROW, ParallelStyle, block_plan
 from ..dist.sync_batch_norm import keep_batch_norms
@@ -106,10 +106,10 @@ class TensorStrategy(PartStrategy):
         return {f"{name}.{own}".lstrip("."): dim for name, part in self.model.named_modules()
                 for own, dim in getattr(part, "cut", {}).items()}
 
-    def labels(self) -> dict[torch.Tensor, Part]:
+    def labels(self) -> dict[torch.Tensor, Slice]:
         "What is divided, and along which dimension."
         dims = self._dims()
-        return {p: Part(dims[name]) for name, p in self.own_parameters().items() if name in dims}
+        return {p: Slice(dims[name]) for name, p in self.own_parameters().items() if name in dims}
 
     def whole_norms(self) -> AbstractContextManager:
         "Within, `torch.nn.utils` adds up the divided gradients over the ranks and counts the others once."

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from .engine.doctor.step_timer import Budget
 from .engine.doctor.training_pipeline import make_pipeline
 from .engine.train.batches import SampleCount, samples_in
-from .engine.base.checks import positive_float
+from .engine.base.checks import function, positive_float
 from .engine.doctor.diagnosis import Diagnosis, diagnose_pipeline
 
 # %% auto #0
@@ -68,7 +68,7 @@ def diagnose(
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
     "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
-    budget = Budget(positive_float("budget_seconds", budget_seconds), report)
+    budget = Budget(positive_float("budget_seconds", budget_seconds), function("report", report, none=True))
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
                          precision=precision, transfer=transfer, channels_last=channels_last, between=between,
                          samples=samples_in if samples is batch_dim is None else SampleCount(samples, batch_dim))

@@ -22,6 +22,7 @@ from .engine.base.sample_statistics import percentile
 from .engine.base.timing import Stopwatch, rounds
 from .engine.serve.request_queue import Policy, ServiceTime, Stream, StreamSummary, poisson_arrivals, simulate
 from .engine.serve.worker_server import rows_of
+from .engine.train.batches import image_dims
 from .engine.train.optimizer_setup import check_values
 from .training import check_precision
 
@@ -53,6 +54,7 @@ class Predictor:
         if variant == "bf16": check_precision("bf16", self.device)
         self.layout = torch.channels_last if variant == "channels_last" else torch.contiguous_format
         self.model = copy.deepcopy(model).eval().to(self.device, memory_format=self.layout)
+        self.pixel_dims = image_dims(model)  # as in `fit`: bytes of a model with embeddings are tokens
         if variant == "compiled": self.model = torch.compile(self.model)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
@@ -62,7 +64,8 @@ class Predictor:
     def copy_in(self, images: torch.Tensor) -> torch.Tensor:
         "The batch on the device, as floats."
         images = images.to(self.device)
-        if images.dtype == torch.uint8: images = to_float(images)
+        pixels = 3 in self.pixel_dims or images.ndim in self.pixel_dims
+        if images.dtype == torch.uint8 and pixels: images = to_float(images)
         return images.contiguous(memory_format=self.layout) if images.ndim == 4 else images
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ from .engine.memory.footprint import (
 from .engine.base.machine import free_bytes, pick_device
 from .engine.base.text import bytes_text
 from .engine.memory.optimizers import (
-    OPTIMIZERS, OptimizerMaker, UpdateMemory, made_for, optimizer_tensors, trace_update)
+    OPTIMIZERS, OptimizerMaker, UpdateMemory, made_for, optimizer_tensors, trace_update, update)
 from .engine.memory.out_of_memory import runs_without_oom
 from .engine.memory.step_sample import StepSample, isolated
 from .engine.memory.tracker import MemoryTrace, Untraceable, record_step, trace_or_run, trace_step
@@ -127,8 +127,9 @@ def measure(
     real = made_for(optimizer, trained)
     if gpu: _warm_up(twin, batch, real)
     found = _footprint(record_step(twin, batch), optimizer, 0, 1)
-    for made in real: made.step()
-    state = sum(t.nbytes for made in real for t in optimizer_tensors(made))
+    for made in real: update(made)
+    kept = [t for made in real for t in optimizer_tensors(made)]
+    state = sum(part.nbytes for t in kept for part in ((t._indices(), t._values()) if t.is_sparse else (t,)))
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
 
@@ -136,7 +137,7 @@ def _warm_up(sample: StepSample, batch: Any, optimizers: list[Any]) -> None:
     "A step that is not measured: the libraries choose kernels, and the optimizer makes its state."
     record_step(attrs.evolve(sample, accumulation=1), batch)
     for optimizer in optimizers:
-        optimizer.step()
+        update(optimizer)
         optimizer.zero_grad()
     torch.cuda.reset_peak_memory_stats(sample.device)
 

@@ -32,7 +32,7 @@ from mlinfra.engine.doctor import ablation, batch_source, diagnosis, lighter_loa
 from mlinfra.engine.doctor.ablation import Bench, Round
 from mlinfra.engine.doctor.remedies import Advice, Cure, Trials
 from mlinfra.engine.doctor.step_timer import Budget
-from mlinfra.engine.doctor.training_pipeline import copies_of, make_pipeline
+from mlinfra.engine.doctor.training_pipeline import copies_of, kept_beside, make_pipeline
 from mlinfra.engine.loading import loading_times
 from mlinfra.engine.loading.batch_tensors import identity
 from mlinfra.engine.loading.dataset_callables import find_callables
@@ -438,8 +438,35 @@ def test_workers_that_stay_are_not_started():
 def test_layers_in_evaluation_stay_so():
     model = Heavy().train()
     model.norm.eval()
-    twin, _ = copies_of(nn.Sequential(model.norm), None, torch.device("cpu"))
+    twin, *_ = copies_of(nn.Sequential(model.norm), None, torch.device("cpu"))
     assert not twin[0].training and twin[0] is not model.norm
+
+
+class Scaled(nn.Module):
+    "A loss that has a weight, and counts its calls."
+    def __init__(self):
+        super().__init__()
+        self.scale, self.calls = nn.Parameter(torch.ones(())), nn.Buffer(torch.zeros(()))
+
+    def forward(self, outputs, targets):
+        self.calls += 1
+        return nn.functional.cross_entropy(outputs * self.scale, targets)
+
+
+def test_a_loss_with_weights_and_what_the_step_finds_by_itself_stay_as_they_are():
+    loss, net, teacher, warmth = Scaled(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), nn.BatchNorm1d(4), Scaled()
+    warmth.scale.grad = gradient = torch.tensor(3.0)
+    def step(model, batch):
+        return loss(model(batch[0]), batch[1]) + (warmth(model(batch[0]), batch[1]) * teacher(batch[0])).mean()
+    head = torch.optim.SGD(net[1].parameters(), 0.1)  # the other layer gets gradients and is not trained
+    with kept_beside(step), bench_of(net, DataLoader(Samples(), 8), step=step, optimizer=head) as bench: bench.round()
+    assert loss.calls == warmth.calls == teacher.num_batches_tracked == 0
+    assert loss.scale.grad is teacher.weight.grad is None and warmth.scale.grad is gradient == 3
+    pipe = make_pipeline(net, DataLoader(Samples(), 8), loss_fn=loss, device="cpu",
+                         optimizer=torch.optim.SGD([*net.parameters(), *loss.parameters()], 0.1))
+    held = pipe.optimizer.param_groups[0]["params"]
+    pipe.step(pipe.model, next(iter(pipe.loader))).backward()
+    assert all(p.grad is not None for p in held) and loss.scale.grad is None and loss.calls == 0
 
 
 def test_a_stop_ends_it_and_leaves_no_process():
@@ -568,7 +595,8 @@ def test_nonsense_is_refused(make, words):
     (dict(precision="int4"), "precision must be one of"), (dict(step=3), "step must be a function"),
     (dict(between=2.0), "between must be a function"),
     (dict(read="nowhere"), "nowhere is not a callable of Samples"),
-    (dict(channels_last="yes"), "channels_last must be True or False"),
+    (dict(channels_last="yes"), "channels_last must be True or False"), (dict(transform=3), "transform must be a name"),
+    (dict(loss_fn=nn.MSELoss), r"loss_fn must not be a class: pass MSELoss\(\)"),
 ])
 def test_nonsense_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words): diagnose(nn.Linear(4, 2), DataLoader(Samples(), 8), **QUICK | options)

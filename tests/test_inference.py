@@ -319,6 +319,13 @@ def test_a_predictor_leaves_the_model_alone():
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))
 
 
+def test_bytes_are_tokens_for_a_model_with_embeddings_as_in_fit():
+    class Bytes(nn.Embedding):
+        def forward(self, x): return super().forward(x.long()).mean(1)
+    model, tokens = Bytes(256, 4), torch.tensor([[7, 200, 255]], dtype=torch.uint8)
+    assert torch.equal(Predictor(model, device="cpu")(tokens), model(tokens).detach())
+
+
 @pytest.mark.parametrize(
     "variant, records, last", [("eager", True, False), ("inference_mode", False, False), ("channels_last", False, True)]
 )

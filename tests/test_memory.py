@@ -339,6 +339,20 @@ def test_nonsense_is_refused(wrong, says):
     with pytest.raises(ValueError, match=says): memory.estimate(**dict(model=GluonCNN(), batch_size=2) | wrong)
 
 
+def test_sparse_gradients_are_measured_and_searched():
+    words = nn.Sequential(nn.Embedding(50, 8, sparse=True), nn.Flatten(), nn.Linear(32, 4))
+    how = dict(input_shape=(4,), input_dtype=torch.int64, device="cpu")
+    for optimizer in ("sgd", "momentum"):
+        assert memory.measure(words, 2, optimizer=optimizer, **how).params == 4 * (50 * 8 + 32 * 4 + 4)
+        assert memory.find_batch_size(words, start=3, steps=2, optimizer=optimizer, **how).tried == ((3, True),)
+
+
+def test_a_block_that_is_named_twice_is_checkpointed_once():
+    block = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    with recompute.checkpointed(nn.Sequential(block, block), ["0", "1", "0"]) as shared: shared(torch.rand(2, 4))
+    assert "forward" not in vars(block)
+
+
 def test_a_model_that_runs_otherwise_for_other_batches_has_no_line():
     class Odd(nn.Module):
         def __init__(self): super().__init__(); self.layer = nn.Linear(4, 4)

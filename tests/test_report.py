@@ -155,6 +155,7 @@ def test_all_formats_say_the_same(tmp_path):
     assert data["remedies"][0]["speedup"] == predicted_gains(run)[0].speedup
     assert texts[1].count("\n## ") == len(report.sections)
     with pytest.raises(ValueError, match=r"\.html"): report.write(tmp_path / "page.txt")
+    with pytest.raises(ValueError, match="without ~"): report.write("~/page.html")
     assert not list(tmp_path.glob("*.part"))
 
 

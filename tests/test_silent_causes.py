@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from test_silent_errors import CASES, net, sgd
 from torch import nn
+from torch.optim import optimizer as of_torch
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from mlinfra.engine.record.watch import watch
@@ -192,7 +193,92 @@ def same_batch(folder, sick):
     return inspector.findings
 
 
+def backward_twice(folder, sick):
+    def loss_fn(out, y):
+        loss = F.cross_entropy(out, y)
+        if sick: loss.backward(retain_graph=True)
+        return loss
+    return said(folder, m := net(), sgd(m), stream(40), loss_fn)
+
+
+def made_anew(folder, sick, make=lambda m: torch.optim.Adam(m.parameters(), 1e-2), between=None, steps=8, epochs=5):
+    "In each epoch a new optimizer, or between two of them what `between` does."
+    model, inspector = net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    optimizer = make(model)
+    with watch(folder, model, optimizer, rules=[inspector]) as w:
+        for epoch in range(epochs):
+            if sick: optimizer = make(model)
+            if between: optimizer = between(epoch, model, optimizer)
+            for x, y in w(list(stream(steps, seed=epoch))):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                w.loss(loss)
+    assert not inspector.remarks, inspector.remarks
+    assert not of_torch._global_optimizer_pre_hooks and not of_torch._global_optimizer_post_hooks
+    return inspector.findings
+
+
+def plateau(mode, told="accuracy"):
+    "A scheduler that is fed the training loss, or what the validation has told."
+    def case(folder, sick):
+        model, inspector = net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+        optimizer = sgd(model, 0.3)
+        right = "max" if mode == "min" else "min"
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode if sick else right, patience=1)
+        with watch(folder, model, optimizer, rules=[inspector]) as w:
+            for epoch in range(6):
+                losses = []
+                for x, y in w(list(stream(8, seed=epoch))):
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                    optimizer.step()
+                    w.loss(loss)
+                    losses.append(loss.item())
+                if mode == "max": scheduler.step(sum(losses) / len(losses))
+                else:
+                    w.evaluation(1 / (2 + epoch), **{told: 0.3 + 0.1 * epoch})
+                    scheduler.step(0.3 + 0.1 * epoch)
+        assert not inspector.remarks, inspector.remarks
+        return inspector.findings
+    return case
+
+
 # ---- what a loss is given
+
+class Padded(nn.Module):
+    def __init__(self, padding=0):
+        super().__init__()
+        self.table, self.body = nn.Embedding(30, 16, padding_idx=padding), nn.GRU(16, 16, batch_first=True)
+        self.head = nn.Linear(16, 30)
+
+    def forward(self, ids, attention_mask=None): return self.head(self.body(self.table(ids))[0])
+
+
+def padding(sick_loss, healthy_loss, left=False, masked=False, idx=0):
+    def case(folder, sick):
+        model, inspector = Padded(None if masked else idx), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+        optimizer = sgd(model)
+        with watch(folder, model, optimizer, rules=[inspector]) as w:
+            for ids in w(list(torch.randint(1, 30, (8, 8, 20)))):
+                keep = torch.arange(20) < torch.tensor([20, 20, 19, 15, 12, 10, 7, 5])[:, None]
+                if left: keep = keep.flip(1)
+                ids = ids * keep
+                out = model(ids, attention_mask=keep.long()) if masked else model(ids)
+                optimizer.zero_grad()
+                loss = (sick_loss if sick else healthy_loss)(out[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+                loss.backward()
+                optimizer.step()
+                w.loss(loss)
+        assert not inspector.remarks, inspector.remarks
+        return inspector.findings
+    return case
+
+
+def without_padding(out, y): return F.cross_entropy(out, y, ignore_index=0)
+
 
 def of_two_signs(folder, sick):
     batches = [(x, (y > 1).float()[:, None] * (1 + sick) - int(sick)) for x, y in stream(60)]
@@ -242,7 +328,9 @@ MORE = dict(StaleOptimizer=stale_optimizer, FrozenMoves=frozen_moves, TyingLost=
             ClippedAfterUpdate=clipped_late, EqualStepRandomness=seeded_each_step, SameBatch=same_batch,
             TargetsOutOfRange=of_two_signs, RectifiedLogits=rectified,
             SteppedTwice=stepped_twice, MixedClasses=mixed_classes, SettingNotRead=not_read,
-            SamplerWithoutSamples=class_weights, SamplesAsTime=samples_as_time)
+            SamplerWithoutSamples=class_weights, SamplesAsTime=samples_as_time, BackwardTwice=backward_twice,
+            OptimizerMadeAnew=made_anew, PlateauInWrongMode=plateau("max"),
+            PaddingCounted=padding(F.cross_entropy, without_padding))
 
 
 def test_each_rule_has_a_case():
@@ -263,6 +351,40 @@ def test_the_healthy_twin_is_silent(rule, tmp_path):
 
 
 # ---- what looks like a fault and is none
+
+def momentum(model): return torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+
+
+def averaged(epoch, model, _):
+    "A client of a federation begins with other weights."
+    with torch.no_grad():
+        for p in model.parameters(): p.data.mul_(0.99)
+    return momentum(model)
+
+
+def with_its_state(epoch, model, old):
+    new = momentum(model)
+    new.load_state_dict(old.state_dict())
+    return new
+
+
+def phases(epoch, model, old): return old if epoch % 2 else momentum(model)
+
+
+@pytest.mark.parametrize("between", [averaged, with_its_state, phases])
+def test_a_new_optimizer_that_is_meant_is_silent(between, tmp_path):
+    found = made_anew(tmp_path, False, momentum, between)
+    assert not found, [str(finding) for finding in found]
+
+
+def test_a_new_optimizer_that_remembers_nothing_is_silent(tmp_path): assert not made_anew(tmp_path, True, sgd)
+
+
+def test_optimizers_of_tasks_that_take_turns_are_silent(tmp_path):
+    "Each batch is of another task, and all tasks train the same tensors."
+    made = {}
+    def of_task(epoch, model, _): return made.setdefault(epoch, momentum(model))
+    assert not made_anew(tmp_path, False, between=of_task, steps=1, epochs=5)
 
 def test_a_frozen_tensor_that_its_optimizer_leaves_where_it_is_is_silent(tmp_path):
     "RMSprop without momentum remembers squares only: a gradient of zeros moves nothing."

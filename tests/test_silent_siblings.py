@@ -5,6 +5,7 @@ import weakref
 import pytest
 import torch
 import torch.nn.functional as F
+from test_silent_causes import padding, plateau, without_padding
 from test_silent_errors import listed, net, samples, sgd, trained
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingWarmRestarts, ExponentialLR, LinearLR, MultiStepLR
@@ -409,6 +410,33 @@ def beyond_a_sigmoid(folder, sick):
     return loop_of(folder, step, model=net(nn.Sigmoid(), out=1), batches=batches)
 
 
+def counted_again(folder, sick):
+    "The loss goes back by itself, and once more as a part of the whole; gradients are clipped."
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        if sick: loss.backward(retain_graph=True)
+        (loss + 0.01 * model[0].weight.square().sum()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        return loss
+    return loop_of(folder, step)
+
+
+def made_in_the_loop(folder, sick):
+    "Its rate falls by hand."
+    model, inspector = net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    optimizer = adamw(model)
+    with watch(folder, model, optimizer, rules=[inspector]) as w:
+        for n, (x, y) in enumerate(w(listed())):
+            if sick: optimizer = torch.optim.AdamW(model.parameters(), 1e-3 * 0.9 ** n)
+            else: optimizer.param_groups[0]["lr"] = 1e-3 * 0.9 ** n
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    return inspector.findings
+
+
 # ---- settings and tensors that nobody reads
 
 def rate_as_attribute(folder, sick):
@@ -450,6 +478,10 @@ def no_parameter(folder, sick):
 
 
 CASES = dict(
+    counted_again=("BackwardTwice", counted_again), made_in_the_loop=("OptimizerMadeAnew", made_in_the_loop),
+    accuracy_falls=("PlateauInWrongMode", plateau("min")),
+    padding_on_the_left=("PaddingCounted", padding(F.cross_entropy, without_padding, left=True)),
+    padding_by_a_mask=("PaddingCounted", padding(F.cross_entropy, without_padding, masked=True)),
     beyond_a_sigmoid=("TargetsOutOfRange", beyond_a_sigmoid), rate_as_attribute=("SettingNotRead", rate_as_attribute),
     rate_by_another_name=("SettingNotRead", rate_by_another_name),
     eps_for_momentum=("SettingNotRead", eps_for_momentum), no_parameter=("StaleOptimizer", no_parameter),
@@ -570,6 +602,18 @@ def keeps_input(model, optimizer, n, x, y):
     return loss
 
 
+def gradients_read(model, optimizer, n, x, y):
+    "The norm of a gradient is read by autograd.grad, before and after the pass that adds it."
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    loss.backward(retain_graph=True)
+    torch.autograd.grad(loss, list(model.parameters()))
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    return loss
+
+
 def bounded(model, optimizer, n, x, y):
     "Logits are bounded on both sides."
     optimizer.zero_grad()
@@ -583,8 +627,32 @@ kept: list = []
 
 
 @pytest.mark.parametrize("step", [divided_afterwards, two_views, norm_afterwards, by_sample, by_hand, moved_by_hand,
-                                  keeps_input, bounded])
+                                  keeps_input, bounded, gradients_read])
 def test_what_is_meant_is_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
+
+
+def test_equal_micro_batches_are_silent(tmp_path):
+    "As those of a batch of ones, with which somebody measures the speed."
+    def step(model, optimizer, n, x, y):
+        optimizer.zero_grad()
+        for part, labels in zip(torch.ones_like(x).split(8), torch.ones_like(y).split(8)):
+            loss = F.cross_entropy(model(part), labels) / 4
+            loss.backward()
+        optimizer.step()
+        return loss
+    assert "BackwardTwice" not in [one.rule for one in loop_of(tmp_path, step)]
+
+
+def test_accumulation_over_one_batch_that_comes_again_is_silent(tmp_path):
+    def step(model, optimizer, n, x, y):
+        loss = F.cross_entropy(model(x), y) / 4
+        loss.backward()
+        if n % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss
+    found = loop_of(tmp_path, step, batches=listed()[:1] * 12)
+    assert not [one for one in found if one.rule == "BackwardTwice"], found
 
 
 def test_an_input_that_a_model_keeps_is_not_kept_alive(tmp_path):

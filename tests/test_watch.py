@@ -35,6 +35,7 @@ from mlinfra.engine.record.recorder import Monitor
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.rate_rules import SchedulerSearch
 from mlinfra.debugger import Debugger
+from mlinfra.trace import TraceSteps
 from mlinfra.training import fit
 
 try: import resource
@@ -649,7 +650,7 @@ def test_without_a_driver_nothing_is_made_up():
 @pytest.mark.parametrize("folder", ["", "~/runs", 3, b"runs", "a\0b"])
 def test_what_names_no_folder_is_refused_before_anything_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for use in (Checkpointer, latest, verify, Monitor, watch, Run):
+    for use in (Checkpointer, latest, verify, Monitor, watch, Run, TraceSteps):
         with pytest.raises(ValueError, match="^(root|folder) must be the path of a folder"): use(folder)
     assert not list(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.cores import CoreSeconds, read_cores
 from .ablation import Bench, Round, estimate, measure_rounds, median_round, too_little
 from .step_timer import Budget, Stall
-from .training_pipeline import TrainingPipeline
+from .training_pipeline import TrainingPipeline, kept_beside
 from ..base.checks import positive_float
 from ..loading.dataset_callables import find_callables
 from ..loading.loader_surgery import clone_loader, loader_kind, opened, preserve_rng_state
@@ -67,7 +67,7 @@ def verify_advice(
 ) -> Verification:
     "Measure what the advice brings: both pipelines in turn, until the time is up."
     visit = budget.seconds / 30
-    with preserve_rng_state(pipe.loader), advice.apply(pipe) as changed:
+    with preserve_rng_state(pipe.loader), kept_beside(pipe.step), advice.apply(pipe) as changed:
         how = dict(visit_seconds=visit, budget=budget)
         with Bench(pipe, **how) as before, Bench(changed, **how) as after:
             before.full(), after.full()
@@ -225,7 +225,8 @@ def diagnose_pipeline(
 ) -> Diagnosis:
     "Measure every way through the step, and try what could help."
     places, remarks = _places(pipe.loader, read, transform), []
-    with preserve_rng_state(pipe.loader), Bench(pipe, places, min(0.3, budget.seconds / 100), budget) as bench:
+    visit = min(0.3, budget.seconds / 100)
+    with preserve_rng_state(pipe.loader), kept_beside(pipe.step), Bench(pipe, places, visit, budget) as bench:
         words = too_little(budget, bench.first_load, bench.first_step, bench.source.workers)
         if words: warnings.warn(words, stacklevel=3)
         before = read_cores(children=True)
@@ -236,6 +237,8 @@ def diagnose_pipeline(
 
 def _places(loader: Any, read: str | None, transform: str | None) -> dict:
     "What is put under a clock in the data set."
+    for name, path in dict(read=read, transform=transform).items():
+        if path is not None and not isinstance(path, str): raise ValueError(f"{name} must be a name, got {path!r}")
     if loader_kind(loader) == "map": return find_callables(loader.dataset, read, transform)
     if read or transform:
         raise ValueError("read and transform can be named for a DataLoader over a map-style data set only")

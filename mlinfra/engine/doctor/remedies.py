@@ -224,7 +224,7 @@ def _load_pair(bench: Bench, other: Bench) -> dict[str, float]:
 def _recompute(**changes: Any) -> Apply:
     "Change how the model computes: channels_last or precision of the pipeline."
     def apply(pipe: TrainingPipeline) -> Any:
-        model, optimizer = copies_of(pipe.model, pipe.optimizer, pipe.device,
+        model, optimizer, _ = copies_of(pipe.model, pipe.optimizer, pipe.device,
                                      changes.get("channels_last", pipe.channels_last))
         return changed(pipe, model=model, optimizer=optimizer, **changes)
     return apply

@@ -222,7 +222,8 @@ def _away_seconds(batches: Iterator) -> float:
 def _run_of(pipe: TrainingPipeline) -> SimpleNamespace:
     "What an `EagerExecutor` binds to."
     return SimpleNamespace(model=pipe.model, optimizer=pipe.optimizer, step=pipe.step, precision=pipe.precision,
-                           device=pipe.device, scheduler=None, observers=Observers([], []), accumulation=1)
+                           device=pipe.device, scheduler=None, observers=Observers([], []), accumulation=1,
+                           remark_once=lambda words, more="": None)  # such as tensors that no optimizer trains
 
 def _no_lap(phase: str) -> None: "Phases are not told apart here."
 

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
+import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +27,7 @@ from ..train.batches import Feed, image_dims, is_pair, make_loader, samples_in, 
 from ..train.optimizer_setup import check_values, make_optimizer
 
 # %% auto #0
-__all__ = ['TrainingPipeline', 'guess_step', 'make_pipeline', 'copies_of']
+__all__ = ['TrainingPipeline', 'guess_step', 'make_pipeline', 'copies_of', 'kept_beside']
 
 # %% ../../../nbs/engine/doctor/training_pipeline.ipynb #da9c8e3d
 @dataclass(frozen=True)
@@ -115,11 +118,12 @@ def make_pipeline(
     precision, channels_last = check_precision(precision, device), boolean("channels_last", channels_last)
     for name, value in dict(loss_fn=loss_fn, step=step, transfer=transfer, between=between).items():
         if value is not None and not callable(value): raise ValueError(f"{name} must be a function, got {value!r}")
+    if isinstance(loss_fn, type): raise ValueError(f"loss_fn must not be a class: pass {loss_fn.__name__}()")
     if loss_fn is not None and step is not None:
         raise ValueError("give step or loss_fn, got both: step returns the loss already")
     if not isinstance(model, nn.Module): raise ValueError(f"model must be a torch module, got {type(model).__name__}")
     loader = with_own_order(_checked(loader))
-    twin, twin_optimizer = copies_of(model, optimizer, device, channels_last)
+    twin, twin_optimizer, loss_fn = copies_of(model, optimizer, device, channels_last, loss_fn)
     return TrainingPipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
                             channels_last, between, guessed=step is None, samples=samples)
 
@@ -140,21 +144,76 @@ def copies_of(
     optimizer:Any,             # copied with it; or what `make_optimizer` takes; None: SGD
     device:torch.device,       # where the copy goes
     channels_last:bool=False,  # its memory format
-) -> tuple[nn.Module, torch.optim.Optimizer]:
+    loss_fn:Any=None,          # copied and moved with it where it is a module: it may have weights, or count
+) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
     "Copy the model, in training, and its optimizer, with a learning rate that hardly moves the weights."
     check_values(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError("the model has no parameter to train: all are frozen, or there are none")
     if optimizer is not None: optimizer = make_optimizer(model, optimizer)
-    # together: the optimizer's parameters are then the twin's
-    try: twin, twin_optimizer = copy.deepcopy((model, optimizer))
+    loss_part = loss_fn if isinstance(loss_fn, nn.Module) else None
+    # together: the optimizer's parameters are then the twins'
+    try: twin, twin_optimizer, loss_twin = copy.deepcopy((model, optimizer, loss_part))
     except (RuntimeError, TypeError) as error:
         raise ValueError("model and optimizer cannot be copied, and the doctor does not touch yours: "
                          f"{error}") from error
     twin = twin.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
     if not model.training: twin.train()  # else layers that are frozen stay in evaluation
     twin.zero_grad()
+    if loss_twin is not None: loss_fn = loss_twin.to(device)
     if optimizer is None: twin_optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad])
     for group in twin_optimizer.param_groups:
         if "lr" in group: group["lr"] = group["lr"] * 0 + 1e-6  # so that no guessed loss runs away
-    return twin, twin_optimizer
+    return twin, twin_optimizer, loss_fn
+
+# %% ../../../nbs/engine/doctor/training_pipeline.ipynb #cf97aff4
+def _reached(step: Callable) -> list[Any]:
+    "Modules and tensors that a function finds by itself: what it is bound to, in its closure, by global names."
+    found, seen, todo = [], set(), [step]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen: continue
+        seen.add(id(one))
+        if isinstance(one, (nn.Module, torch.Tensor)): found.append(one)
+        elif isinstance(one, functools.partial): todo += [one.func, *one.args, *one.keywords.values()]
+        elif isinstance(one, types.MethodType): todo += [one.__func__, one.__self__, *_attributes(one.__self__)]
+        elif isinstance(one, types.FunctionType): todo += _named(one)
+        elif isinstance(one, (list, tuple)) and len(one) < 100: todo += one
+        elif isinstance(one, dict) and len(one) < 100: todo += one.values()
+        elif one is step: todo += [getattr(type(one), "__call__", None), *_attributes(one)]
+    return found
+
+def _attributes(owner: Any) -> list[Any]: return [*getattr(owner, "__dict__", {}).values()]
+
+def _named(function: types.FunctionType) -> list[Any]:
+    "What its closure holds, and the globals of the names in it."
+    cells = [cell for cell in function.__closure__ or () if cell != types.CellType()]
+    globals_ = function.__globals__
+    return [cell.cell_contents for cell in cells] + [globals_[n] for n in function.__code__.co_names if n in globals_]
+
+def _can_be_kept(buffer: torch.Tensor | None) -> bool:
+    if buffer is None or nn.parameter.is_lazy(buffer) or buffer.is_inference(): return False
+    return buffer.layout is torch.strided and not buffer.is_meta
+
+@contextmanager
+def kept_beside(
+    step:Callable,  # of a pipeline
+) -> Iterator[None]:
+    "Gradients, buffers and modes of modules and tensors that the step finds by itself are after the block as before."
+    found = _reached(step)
+    modules = [*dict.fromkeys(part for one in found if isinstance(one, nn.Module) for part in one.modules())]
+    tensors = {id(p): p for one in found for p in (one.parameters() if isinstance(one, nn.Module) else [one])}
+    leaves = [p for p in tensors.values() if p.requires_grad and p.is_leaf]
+    before = [(p, p.grad) for p in leaves]
+    buffers = [(module, dict(module._buffers)) for module in modules]
+    values = [(b, b.clone()) for _, own in buffers for b in own.values() if _can_be_kept(b)]
+    modes = [(module, module.training) for module in modules]
+    for p in leaves: p.grad = None
+    try: yield
+    finally:
+        with torch.no_grad():
+            for b, value in values:
+                if not torch.equal(b, value): b.copy_(value)
+        for module, own in buffers: module._buffers.update(own)
+        for module, mode in modes: module.training = mode
+        for p, gradient in before: p.grad = gradient

@@ -13,7 +13,7 @@ import torch
 
 from ..base.checks import ceil_div, positive_int
 from ..base.timing import synchronize
-from .optimizers import made_for
+from .optimizers import made_for, update
 from .recompute import checkpointed
 from .step_sample import StepSample, backward_from
 
@@ -73,6 +73,6 @@ class BatchTrial:
                 batch = twin.batch_of(batch_size)
                 with checkpointed(twin.model, twin.checkpointing): backward_from(twin.forward(batch))
             for one in optimizers:
-                one.step()
+                update(one)
                 one.zero_grad()
         synchronize(self.device)

@@ -21,7 +21,7 @@ from .tracker import MemoryTracker
 from ..base.fake_tensors import fake_mode
 
 # %% auto #0
-__all__ = ['OPTIMIZERS', 'optimizer_tensors', 'OptimizerMaker', 'made_for', 'UpdateMemory', 'trace_update']
+__all__ = ['OPTIMIZERS', 'optimizer_tensors', 'OptimizerMaker', 'made_for', 'update', 'UpdateMemory', 'trace_update']
 
 # %% ../../../nbs/engine/memory/optimizers.ipynb #2871bb2f
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]] = {
@@ -89,6 +89,15 @@ def made_for(
     if not parameters: return []
     if isinstance(optimizer, str): return [OPTIMIZERS[optimizer](parameters.values())]
     return optimizer(parameters)
+
+def update(
+    optimizer:Any,  # from `made_for`; the gradients are there
+) -> None:
+    "A step of the optimizer. Its fused kernel takes no sparse gradients, such as those of `Embedding(sparse=True)`."
+    for group in optimizer.param_groups if hasattr(optimizer, "param_groups") else ():
+        sparse = any(p.grad is not None and p.grad.is_sparse for p in group["params"])
+        if sparse and group.get("fused"): group["fused"] = False
+    optimizer.step()
 
 def _listed(made: Any) -> list[Any]: return list(made) if isinstance(made, (list, tuple)) else [made]
 

@@ -53,7 +53,7 @@ def checkpointed(
     blocks:bool|Iterable[str]=True,   # True: `top_blocks`; or names as in `named_modules`; False: none
 ) -> Iterator[nn.Module]:
     "Within, these blocks keep their inputs only, and run again in backward."
-    chosen = [_block(model, name) for name in _block_names(model, blocks)]
+    chosen = [*dict.fromkeys(_block(model, name) for name in _block_names(model, blocks))]  # shared ones once
     before = [vars(block).get("forward") for block in chosen]
     for block in chosen: block.forward = functools.partial(_recomputed, block.forward)
     try:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from . import (
     batch_rules, curve_rules, device_rules, head_rules, input_rules, loop_rules, loss_rules, memory_rules,
-    parameter_rules, precision_rules, rank_rules, rate_rules, stall_rules, tensor_rules)
+    parameter_rules, precision_rules, rank_rules, rate_rules, stall_rules, tensor_rules, update_rules)
 from .findings import Rule
 
 # %% auto #0
@@ -28,7 +28,8 @@ def rules_of(
         for argument in list(signature(rule.__init__).parameters.values())[1:]))
 
 TENSOR_RULES = rules_of(tensor_rules, loss_rules)
-LOOP_RULES = rules_of(batch_rules, loop_rules, head_rules, parameter_rules, precision_rules, rate_rules, curve_rules)
+LOOP_RULES = rules_of(batch_rules, loop_rules, update_rules, head_rules, parameter_rules, precision_rules, rate_rules,
+                      curve_rules)
 RANK_RULES = rules_of(rank_rules)
 SPEED_RULES = rules_of(input_rules, stall_rules, memory_rules, device_rules)
 

@@ -21,8 +21,10 @@ from ..base.host_copy import is_capturing
 from ..record.watch import GradientReader, OwnedHook
 from ..train.batches import tensors_in
 from .findings import plain_name
+from .label_gradients import counted_padding, cross_entropy_scale, label_shift
 from .later_tokens import sees_later_tokens
 from .nonfinite_origin import leaf_modules
+from .padded_places import padded_places, padding_ids
 from .tensor_stats import first_floats
 
 # %% auto #0
@@ -61,6 +63,8 @@ class UpdateLook:
     changed_late:bool=False     # gradients were changed after the update before, which had already taken them
     redrawn:bool|None=None      # the model drew the same random numbers as for the update before; None: no new pass
     again:bool=False            # nothing came since the update before, whose gradients it takes once more
+    repeated:tuple[str, ...]=()  # parameters to which one batch has added the same gradient twice
+    padding:float=0.0           # share of the places that padding fills, if the loss has labels for them
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
@@ -128,6 +132,7 @@ class _Updates:
         self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
         # gradients that the last update has taken, with their version and as they were
         self._taken: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
+        self.batch = (0, 0)         # of the loader: the latest, and forward passes since the update
         self.begin()
 
     def begin(self, updated_in: int | None = None) -> None:
@@ -140,6 +145,8 @@ class _Updates:
         self.last: dict[int, tuple[int, torch.Tensor]] = {}  # the latest gradient, and in which batches they came
         self.steps: set[int] = set()
         self.emptied: dict[int, int] = {}  # how often a gradient came to where none was
+        self.repeated: dict[int, str] = {}
+        self._came_for: dict[int, tuple[int, int]] = {}  # the batch of the latest gradient
 
     def gradient(self, place: int, grad: torch.Tensor, step: int) -> None:
         "A gradient comes, and is not yet added to what is there."
@@ -151,9 +158,22 @@ class _Updates:
         self.emptied[place] = self.emptied.get(place, 0) + (not old)
         self.left[place] = old and self.left.get(place, True)
         self.there.setdefault(place, there)
+        if old and self.batch[1] and self._came_for.get(place) == self.batch: self._ask_repeated(place, there, grad)
+        self._came_for[place] = self.batch
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
         if step != self.updated_in: self.steps.add(step)  # after its update: another loss, as a GAN's generator has
         if len(self.steps) > 1: self.last[place] = grad.clone()
+
+    def _ask_repeated(self, place: int, there: torch.Tensor, grad: torch.Tensor) -> None:
+        "Is the same added once more? After the pass: autograd.grad gives gradients that it does not add."
+        first = self.came.get(place)
+        if first is None or {there.layout, grad.layout} != {torch.strided}: return
+        if not torch.equal(first, grad) or not torch.equal(there.detach(), grad): return
+        if not bool((first != first.reshape(-1)[0]).any()): return  # what adds to each output gets the same of any mean
+        def ask() -> None:
+            now = self.small[place].grad
+            if now is not None and not torch.equal(now.detach(), first): self.repeated[place] = self.names[place]
+        torch.autograd.Variable._execution_engine.queue_callback(ask)
 
     def forget(self) -> None: self._taken.clear()
 
@@ -210,32 +230,6 @@ def _are_tokens(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and x.dim() == 2 and not x.dtype.is_floating_point and x.dtype != torch.bool \
         and not x.dtype.is_complex and min(x.shape) > 0 and x.shape[1] >= 8
 
-def _scale_of(grad: torch.Tensor, out: torch.Tensor) -> float | None:
-    "By what the mean cross entropy of a batch was multiplied before its backward pass; None: it is no such loss."
-    some = grad.ne(0).any(1)  # others have no label
-    rows, came = out[some][:64].float(), grad[some][:64].float() * int(some.sum())
-    if not len(rows): return None
-    chances = rows.softmax(1)
-    low, label = came.min(1)
-    wrong = 1 - chances.gather(1, label[:, None])[:, 0]
-    if not bool((wrong > 0.01).any()): return None
-    scale = float((-low / wrong)[wrong > 0.01].median())
-    target = torch.zeros_like(chances).scatter_(1, label[:, None], 1.0)
-    fits = scale > 0 and bool(((chances - target) * scale - came).abs().max() < 0.02 * scale)
-    return scale if fits else None
-
-def _shift_of(grad: torch.Tensor, tokens: torch.Tensor) -> int | None:
-    "How many places after a token its label stands, in nearly all places that have one; None: they are something else."
-    low, label = grad[:8].min(2)
-    tokens, given = tokens[:8].detach(), low < 0
-    fits = {}
-    for shift in (1, 0, 2):
-        here = given[:, :tokens.shape[1] - shift]
-        same = label[:, :tokens.shape[1] - shift] == tokens[:, shift:]
-        fits[shift] = float(same[here].float().mean()) if int(here.sum()) >= 16 else 0.0
-    best = max(fits, key=lambda shift: fits[shift])  # of equals the first: the next token
-    return best if fits[best] > 0.98 else None
-
 def _is_one_of_several() -> bool:
     "Whether other ranks would have to compute the same."
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
@@ -266,6 +260,7 @@ class LoopProbe:
         self._on_forward, self._on_update, self._on_failure = on_forward, on_update, on_failure
         self._handles, self._calls, self._micro = [], [], []
         self._scales, self._shift, self._tokens, self._sees = [], None, None, None
+        self._padding, self._padded, self._pad_ids = 0.0, {}, set() if model is None else padding_ids(model)
         self.came, self.samples, self._places = 0, 0, []  # batches, samples of the latest, whence micro-batches come
         self._broken = self._on = self._whole = self._several = False
         names = {} if model is None else {id(p): plain_name(name) for name, p in model.named_parameters()}
@@ -319,7 +314,7 @@ class LoopProbe:
         "Take all hooks off."
         for handle in self._handles: handle.remove()
         self._handles, self._micro, self._on, self._whole, self._sequences = [], [], False, False, []
-        self._random = self._random_before = None
+        self._random, self._random_before, self._padded = None, None, {}
         for state in self._states: state.forget()
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
@@ -336,7 +331,9 @@ class LoopProbe:
         "A hook that another one has removed in the same call is still called, and without the keywords."
         self._calls.append(None)
         if not self._forwards and len(self._calls) == 1 and torch.is_grad_enabled(): self._random = self._generators()
-        if len(self._calls) == 1: self._tokens = next(filter(_are_tokens, [*args, *kwargs.values()]), None)
+        if len(self._calls) == 1:
+            self._tokens = next(filter(_are_tokens, [*args, *kwargs.values()]), None)
+            self._padded = padded_places(args, kwargs, self._pad_ids)
         if len(self._calls) > 1 or self._model.training or any(m.training for _, m in self._noise): return
         self._calls[-1] = _TrainingCalls()
         self._calls[-1].__enter__()
@@ -354,12 +351,25 @@ class LoopProbe:
         self._has_learned = True
         if not self._forwards: self._drew = not _are_equal(self._random, self._generators())
         self._forwards += 1
-        tokens, self._tokens = self._tokens, None
+        (tokens, self._tokens), (padded, self._padded) = (self._tokens, None), (self._padded, {})
+        if padded: self._watch_padding(output, padded)
         out = _outputs_for(output, tokens) if self._several or tokens is not None else None
         if out is None or not out.requires_grad or out.dim() < 2: return
         if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
         if tokens is not None and out.dim() == 3 and out.shape[:2] == tokens.shape:
             out.register_hook(lambda grad: self._guarded(self._compare_labels, grad, tokens))
+
+    def _watch_padding(self, output: Any, padded: Mapping[tuple[int, ...], torch.Tensor]) -> None:
+        "Does a cross entropy of the outputs count places that are padding?"
+        try: rows = [t for t in tensors_in(output) if t.dim() == 3 and t.is_floating_point() and t.requires_grad]
+        except Exception: return
+        for out in rows:
+            if (places := padded.get(tuple(out.shape[:2]))) is None: continue
+            out.register_hook(lambda grad, places=places: self._guarded(self._count_padding, grad, places))
+            return
+
+    def _count_padding(self, grad: torch.Tensor, places: torch.Tensor) -> None:
+        if self._on: self._padding = max(self._padding, counted_padding(grad.detach(), places))
 
     def _note_sequence(self, name: str, args: tuple, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
         first = next((x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)), None)
@@ -387,19 +397,21 @@ class LoopProbe:
         if not self._on: return
         self._micro.append((len(grad), grad.detach().float().flatten(1).norm(dim=1).mean()))
         rows = out.dim() == 2 or out.dim() == 3 and out.shape[-1] > 1
-        self._scales.append(_scale_of(grad.detach().flatten(0, -2), out.flatten(0, -2)) if rows else None)
+        pair = (grad.detach().flatten(0, -2), out.flatten(0, -2)) if rows else None
+        self._scales.append(pair and cross_entropy_scale(*pair))
         self._places.append(self.came)
 
     def _compare_labels(self, grad: torch.Tensor, tokens: torch.Tensor) -> None:
         "Of a cross entropy only the label's output has a negative gradient: is the label a token of the input?"
         if not self._on: return
-        self._shift = _shift_of(grad.detach(), tokens)
+        self._shift = label_shift(grad.detach(), tokens)
         if self._shift != 1 or self._sees is not None or _is_one_of_several(): return
         varied = tokens[:, 1:] != tokens[:, :-1]
         asked = (grad.detach().amin(2) < 0) & F.pad(varied, (0, 1))
         self._sees = sees_later_tokens(torch._C._current_autograd_node(), tokens, asked) or False
 
     def _gradient(self, state: _Updates, place: int, grad: torch.Tensor) -> None:
+        state.batch = self.came, self._forwards
         self._guarded(state.gradient, place, grad, self.step)
 
     def _before_update(self, state: _Updates) -> None:
@@ -419,7 +431,7 @@ class LoopProbe:
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
                                 state.dropped() if len(self._states) == 1 else 0, tuple(self._scales) if adds else (),
                                 self._shift, self._sees, self._batches(), state.adapts(), state.changed_late,
-                                self._redrawn(), again)
+                                self._redrawn(), again, tuple(state.repeated.values()), self._padding)
 
     def _batches(self) -> int:
         "Of the loader; 0: each micro-batch is a part of the same one."
@@ -428,7 +440,7 @@ class LoopProbe:
 
     def _after_update(self, state: _Updates) -> None:
         if state.came and not state.judged: self._judge(state)  # it came in a closure
-        self._micro, self._scales, self._places, self._shift = [], [], [], None
+        self._micro, self._scales, self._places, self._shift, self._padding = [], [], [], None, 0.0
         self._forwards, self.updates, state.updated = 0, self.updates + 1, True
         look = state.look and replace(state.look, frozen=state.frozen())
         state.begin(self.step)

@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ..base.checks import nonnegative_int, positive_int
+from ..base.checks import folder_path, nonnegative_int, positive_int
 from ..base.store import writing
 
 # %% auto #0
@@ -31,7 +31,7 @@ class TraceSteps:
         count:int=3,             # steps
         rank:int|None=None,      # in the file's name; None: $RANK, or 0
     ):
-        self.folder, self.first = Path(folder), nonnegative_int("first", first)
+        self.folder, self.first = folder_path("folder", folder), nonnegative_int("first", first)
         self.count, self.path, self._profile, self._done = positive_int("count", count), None, None, 0
         self.rank = int(os.environ.get("RANK", 0)) if rank is None else nonnegative_int("rank", rank)
         self.words, self.ended = "", False  # one line on what was recorded, or why nothing was

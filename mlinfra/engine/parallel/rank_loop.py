@@ -157,12 +157,13 @@ class RankLoop:
         finally: self.inside = False
         self.called = True
         if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
-        if self._divides(): self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
+        kept = looked or self.readable and self._divides()
+        if kept: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
         out = weigh_outputs(out, self.weight)
         if looked:
             self.outputs += output_tensors(out)
-            kept = kept_numbers(self.strategy.model)
-            self.numbers += [x.grad_fn for x in (*output_tensors(out), *kept) if not x.dim()]
+            numbers = kept_numbers(self.strategy.model)
+            self.numbers += [x.grad_fn for x in (*output_tensors(out), *numbers) if not x.dim()]
         return out
 
     def gather(self, outputs: torch.Tensor) -> torch.Tensor:

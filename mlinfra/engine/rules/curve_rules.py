@@ -140,9 +140,9 @@ class UnrelatedLabels(_Course):
             "together", entropy)
         never = self._done == 5 and lowest >= 0.97 * entropy and max(last) < 1.1 * entropy
         if never and self._stands(): self._say(
-            step, f"the loss is {digits_text(last[-1], 4)} after {5 * _BLOCK} steps and stays at "
-                  f"{self._counted(entropy)}: the model learns how often each class comes, and nothing from the "
-            "inputs", entropy)
+            step, f"the loss is {digits_text(last[-1], 4)} after {5 * _BLOCK} steps, and who knows nothing but how "
+                  f"often each class comes has {self._counted(entropy)}: the model learns nothing from the "
+                  "inputs", entropy)
 
     def _restarted(self) -> bool: return self._blocks[-1] < 0.9 * self._blocks[-2] < 0.81 * self._blocks[-3]
 

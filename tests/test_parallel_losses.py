@@ -1,4 +1,5 @@
 """Losses of many kinds on two ranks that divide a batch: that of one process, or refused before the first step."""
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -259,6 +260,47 @@ def model_alone(kind, told):
     finally: run.close()
 
 
+def sharper(model, x, y, norm):
+    "SAM: the gradients are those at weights that are moved by their norm."
+    rows = list(model.parameters())
+    moves = [p.grad * 0.1 / norm for p in rows]
+    with torch.no_grad():
+        for p, move in zip(rows, moves): p.add_(move)
+    model.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    with torch.no_grad():
+        for p, move in zip(rows, moves): p.sub_(move)
+
+
+def penalty(model, by):
+    if by == "L2": return 0.01 * sum(p.norm() ** 2 for p in model.parameters())
+    return 0.01 * sum(p.square().sum() for p in model.parameters()).sqrt() if by == "root" else 0
+
+
+def on_parts(rows, by):
+    "What loops do with weights and gradients."
+    norms = nn.utils
+    if by == "each": [norms.clip_grad_norm_([p], 0.05) for p in rows]
+    if by == "layers": [norms.clip_grad_norm_(p, 0.05) for p in rows]
+    if by == "total": norms.clip_grads_with_norm_(rows, 0.05, norms.get_total_norm([p.grad for p in rows]))
+    size = norms.get_total_norm(rows) if by == "weights" else 1.0
+    with torch.no_grad():
+        if by == "mean": [p.grad.sub_(p.grad.mean(0)) for p in rows]
+        if by == "renorm": [p.copy_(p.renorm(2, 1, 0.3)) for p in rows if p.dim() > 1]
+        if by == "row": [p.grad[0].zero_() for p in rows]
+        if by == "noise": [p.grad.add_(0.1 * torch.randn_like(p)) for p in rows]
+        if by == "nan" and any(p.grad.isnan().any() for p in rows): [p.grad.zero_() for p in rows]
+        if by == "vector": norms.vector_to_parameters(norms.parameters_to_vector(rows) * 0.9, rows)
+        if by == "stack": size = float(torch.stack([p.grad.norm() for p in rows]).norm())
+        for p in rows: p.grad.mul_(size)
+
+
+READ, ONE = "rank has a part of the", "one gradient of each rank"
+PARTS = dict(each=("", ONE), layers=("", ONE), total=("", ""), weights=("", ""), mean=(READ, ""), renorm=(READ, ""),
+             row=(READ, ""), noise=(READ, READ), nan=(READ, READ), vector=("", ""), stack=(READ, READ), L2=("", ""),
+             root=(READ, READ), sam=(READ, READ), whole=("", ""))  # by -> what tensor and pipeline say; "": equal
+
+
 def clipped_by_hand(how, by):
     "The words of a refusal, or what was trained."
     torch.manual_seed(0)
@@ -268,8 +310,11 @@ def clipped_by_hand(how, by):
     try:
         for x, y in run.loader:
             run.optimizer.zero_grad()
-            F.cross_entropy(run.model(x), y).backward()
+            (F.cross_entropy(run.model(x), y) + penalty(run.model, by)).backward()
             rows = list(run.model.parameters())
+            on_parts(rows, by)
+            if by == "sam": sharper(run.model, x, y, torch.stack([p.grad.norm() for p in rows]).norm())
+            if by == "whole": sharper(run.model, x, y, nn.utils.clip_grad_norm_(rows, math.inf))
             if by == "torch": nn.utils.clip_grad_norm_(rows, 0.05)
             if by == "hand":
                 norm = sum(p.grad.norm().item() ** 2 for p in rows) ** 0.5
@@ -313,7 +358,7 @@ def layers_in_lists(how):
 def alone():
     asked = [(model_alone, kind, told) for kind in OWN for told in (False, True) if not told or kind in TOLD]
     asked += [(layers_in_lists, "fsdp")]
-    asked += [(clipped_by_hand, how, by) for how in ("pipeline", "tensor") for by in ("torch", "hand", "rate")]
+    asked += [(clipped_by_hand, how, by) for how in ("pipeline", "tensor") for by in ("torch", "hand", "rate", *PARTS)]
     found = run_ranks(call_each, 2, asked, share_cores=True, timeout_seconds=120)
     return {one[1:]: [found[rank][i] for rank in (0, 1)] for i, one in enumerate(asked)}
 
@@ -331,6 +376,14 @@ def test_a_loop_that_reads_a_part_of_the_gradients_or_weights_is_refused(how, al
     for found in alone[how, "torch"]: assert difference(clipped_by_hand("ddp", "torch"), found) < 1e-12, found
     for found in alone[how, "hand"]: assert isinstance(found, str) and "clip_grad_norm_" in found, found
     for found in alone[how, "rate"]: assert isinstance(found, str) and "lr of group 0" in found, found
+
+
+@pytest.mark.parametrize("by", PARTS)
+def test_what_is_made_of_parts_is_that_of_one_process_or_refused_on_all_ranks(by, alone):
+    for how, words in zip(("tensor", "pipeline"), PARTS[by]):
+        for found in alone[how, by]:
+            if words: assert isinstance(found, str) and words in found, (how, found)
+            else: assert difference(clipped_by_hand("auto", by), found) < 1e-12, (how, found)
 
 
 def test_fsdp_takes_layers_in_lists_and_dictionaries(alone):

@@ -565,10 +565,10 @@ def test_a_rank_without_positives_that_computes_the_loss_learns_as_one_process(h
 
 # ---- nothing is left
 
-def left_behind():
+def left_behind(how):
     "Whether a run that nobody has any more is gone, and with it what it has changed in PyTorch."
     grad, made = torch.autograd.grad, chain()
-    run = parallelize(made, loader(), "ddp", torch.optim.SGD(made.parameters(), 0.1), device="cpu")
+    run = parallelize(made, loader(), how, torch.optim.SGD(made.parameters(), 0.1), device="cpu")
     for x, y in run.loader: F.cross_entropy(run.model(x), y).backward()
     changed = torch.autograd.grad is not grad
     gone = [weakref.ref(one) for one in (run.loop, run.strategy, made)]
@@ -578,4 +578,5 @@ def left_behind():
 
 
 def test_a_run_that_nobody_has_is_gone():
-    assert run_ranks(left_behind, 2, share_cores=True)[0] == (True, [True, True, True], True)
+    calls = [(left_behind, how) for how in ("ddp", "tensor", "pipeline")]
+    assert run_ranks(call_each, 2, calls, share_cores=True)[0] == [(True, [True, True, True], True)] * 3

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.amp import GradScaler
+from torch.nn import utils
 from torch.nn.utils import clip_grad
 
 from ..dist.process_group import rank_and_world_size
@@ -28,17 +29,38 @@ def norm_over_ranks(
     order:float=2.0,                   # of the norms; inf: the largest
 ) -> float:                            # the same on every rank
     "The norm of a gradient whose parts lie on different ranks. All ranks must call it together."
+    return _norm_and_codes(norms, same, order)[0]
+
+def _norm_and_codes(norms: Iterable[torch.Tensor], same: Iterable[torch.Tensor], order: float,
+                    code: int = 0) -> tuple[float, list[float]]:
+    "The norm over all ranks, and the numbers that they send with it."
     own, whole = ([float(norm) for norm in some] for some in (norms, same))
     device = "cuda" if dist.is_initialized() and dist.get_backend() == "nccl" else "cpu"
-    largest = math.isinf(order)
+    largest, (rank, world_size) = math.isinf(order), rank_and_world_size()
     part = max(own, default=0.0) if largest else sum(norm ** order for norm in own)
-    total = torch.tensor(part, dtype=torch.float64, device=device)
-    if rank_and_world_size()[1] > 1: dist.all_reduce(total, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
-    if largest: return max([float(total), *whole])
-    return (float(total) + sum(norm ** order for norm in whole)) ** (1 / order)
+    row = torch.tensor([part, *(code * (r == rank) for r in range(world_size))], dtype=torch.float64, device=device)
+    if world_size > 1: dist.all_reduce(row, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM)
+    total, *codes = row.tolist()
+    if largest: return max([total, *whole]), codes
+    return (total + sum(norm ** order for norm in whole)) ** (1 / order), codes
 
 _total_norm, _unscale = clip_grad._get_total_norm, GradScaler._unscale_grads_
-_owners: list[tuple[Callable, Callable]] = []  # of the models that ranks share now
+_owners: list[tuple[Callable, Callable, Callable | None]] = []  # of the models that ranks share now
+_NONE, _ONLY, _ONE, _SOME = range(4)  # of the gradients of a stage
+
+def _given(owners: Iterable[tuple | None]) -> int:
+    "How many of the gradients of this rank's stage a call has got."
+    given, count = sum(own is not None for own in owners), sum(own[2]() for own in _owners if own[2] is not None)
+    return _NONE if not given else _SOME if given > 1 else _ONE if count > 1 else _ONLY
+
+def _check_together(codes: Iterable[float]) -> None:
+    "ValueError where each rank seems to clip its parameters one by one, and has others than the next rank."
+    found = [code for code in codes if code]
+    if len(found) < 2 or max(found) != _ONE: return
+    raise ValueError("the norm of one gradient of each rank was asked for, in a loop over the parameters, perhaps, of "
+                     "which each rank of a pipeline has others: pass all parameters at once, "
+                     "clip_grad_norm_(run.model.parameters(), max_norm), loop over those of the model that parallelize "
+                     "was given, or use ddp")
 
 @wraps(_total_norm)
 @torch.no_grad()
@@ -50,8 +72,10 @@ def _over_ranks(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool =
     values = [g.coalesce().values() if g.is_sparse else g for g in found]
     norms = [(own is not None and own[1](g), torch.linalg.vector_norm(v, norm_type, dtype=torch.float64))
              for own, g, v in zip(owner, found, values)]  # what no model has is the same on all ranks
-    total = norm_over_ranks(*([norm for part, norm in norms if part == wanted] for wanted in (True, False)),
-                            float(norm_type))
+    staged = any(own[2] is not None for own in _owners)
+    total, codes = _norm_and_codes(*([norm for part, norm in norms if part == wanted] for wanted in (True, False)),
+                                   float(norm_type), _given(owner) if staged else 0)
+    _check_together(codes)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(f"the norm of the gradient over all ranks is {total}, so it cannot be clipped")
     return torch.tensor(total, dtype=found[0].dtype if found else torch.float32,
@@ -67,14 +91,18 @@ def _unscaled_on_all_ranks(scaler: GradScaler, *args: Any, **kw: Any) -> dict[to
 
 @contextmanager
 def whole_norms(
-    is_ours:Callable[[torch.Tensor], bool],    # whether a gradient is of the model that ranks share
+    is_ours:Callable[[torch.Tensor], bool],    # whether a gradient or a weight is of the model that ranks share
     is_divided:Callable[[torch.Tensor], bool], # whether this rank has a part of it only
+    count:Callable[[], int]|None=None,         # gradients that only this rank has now; None: all have the same
 ) -> Iterator[None]:
     "Within, `torch.nn.utils` clips by the norm over all ranks, and a `GradScaler` skips a step on all or on none."
-    own = is_ours, is_divided
+    own = is_ours, is_divided, count
     _owners.append(own)
     clip_grad._get_total_norm, GradScaler._unscale_grads_ = _over_ranks, _unscaled_on_all_ranks
+    utils.get_total_norm = _over_ranks
     try: yield
     finally:
         del _owners[next(i for i, one in enumerate(_owners) if one is own)]  # two runs may end in any order
-        if not _owners: clip_grad._get_total_norm, GradScaler._unscale_grads_ = _total_norm, _unscale
+        if not _owners:
+            clip_grad._get_total_norm, GradScaler._unscale_grads_ = _total_norm, _unscale
+            utils.get_total_norm = _total_norm

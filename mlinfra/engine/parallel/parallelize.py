@@ -286,6 +286,7 @@ def parallelize(
         strategy = _strategy_for(choice.how, model, loader, place, micro_batches, plan, bool(divided))
         ranked = shared_loader(loader, strategy.whole_batches) or RankLoader(
             loader, place if place.type != "cpu" else None, strategy.whole_batches, _TIMED, weight, divided, count > 1)
+        if strategy.whole_batches: strategy.follow(ranked, 2 * count + 1, optimizer is not None and holds_all)
         if optimizer is not None: replace_parameters(sharded_optimizer(optimizer), strategy)
         (broadcast_random_states if strategy.whole_batches else partial(seed_by_rank, rank_and_world_size()[0]))()
         loop = RankLoop(strategy, ranked, count, reduction, optimizer if holds_all else None)

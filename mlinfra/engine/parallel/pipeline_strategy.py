@@ -21,9 +21,10 @@ from ..pipeline.layer_costs import measured_bounds
 from ..loading.batch_tensors import map_tensors
 from ..loading.loader_surgery import preserve_rng_state
 from .gradient_norm import whole_norms
+from .part_watch import Own, PartStrategy
 from .sample_independence import micro_batch_dependence
 from .strategies import (
-    MATRIX_OPTIMIZERS, ParallelStrategy, broadcast_weights, is_elementwise)
+    MATRIX_OPTIMIZERS, broadcast_weights, is_elementwise)
 from ..dist.sync_batch_norm import keep_batch_norms
 from ..dist.process_group import rank_and_world_size
 from ..pipeline.staged_model import StagedModel, meta_copy
@@ -34,9 +35,9 @@ from ..base.text import count_text
 __all__ = ['PipelineStrategy', 'pipeline_micro_batches']
 
 # %% ../../../nbs/engine/parallel/pipeline_strategy.ipynb #ps000012
-class PipelineStrategy(ParallelStrategy):
+class PipelineStrategy(PartStrategy):
     "Pipeline parallelism: a stage for each rank, GPipe's micro-batches."
-    how, whole_batches = "pipeline", True
+    how = "pipeline"
 
     def takes(self, optimizer: torch.optim.Optimizer) -> bool:
         "What does not look at all parameters at once."
@@ -93,9 +94,15 @@ class PipelineStrategy(ParallelStrategy):
 
     def whole_norms(self) -> AbstractContextManager:
         "Within, `torch.nn.utils` clips by the norm over all stages."
-        def is_ours(gradient: torch.Tensor) -> bool:
-            return any(p.grad is gradient for p in self.own_parameters().values())
-        return whole_norms(is_ours, is_ours)
+        def is_ours(tensor: torch.Tensor) -> bool:
+            return any(p.grad is tensor or p is tensor for p in self.own_parameters().values())
+        def count() -> int: return sum(p.grad is not None for p in self.own_parameters().values())
+        return whole_norms(is_ours, is_ours, count)
+
+    def labels(self) -> dict[torch.Tensor, Own]:
+        "Whose all parameters are."
+        rank = rank_and_world_size()[0]
+        return {p: Own(name, self._owner(p) == rank) for name, p in self.model.named_parameters()}
 
     def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         "The tensor itself: a parameter lies on one rank."

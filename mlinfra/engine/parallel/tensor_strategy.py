@@ -15,7 +15,8 @@ from torch import nn
 
 from ..dist.collectives import Group
 from .gradient_norm import whole_norms
-from .strategies import ParallelStrategy, broadcast_weights, is_elementwise, plain_name
+from .part_watch import Slice, PartStrategy
+from .strategies import broadcast_weights, is_elementwise, plain_name
 from ..tensor.layer_plans import CNN_PLAN, COLUMN, ROW, ParallelStyle, block_plan
 from ..dist.sync_batch_norm import keep_batch_norms
 from ..dist.process_group import rank_and_world_size
@@ -74,9 +75,9 @@ def _check_plain(name: str, layer: nn.Module) -> None:
         raise ValueError(f"{name} has a hook (torch.nn.utils.weight_norm is one), which its parts on the ranks would "
                          "not call: take it off, or use ddp or fsdp")
 
-class TensorStrategy(ParallelStrategy):
+class TensorStrategy(PartStrategy):
     "Tensor parallelism: ranks share the planned layers, and each computes the others whole."
-    how, whole_batches = "tensor", True
+    how = "tensor"
 
     def takes(self, optimizer: torch.optim.Optimizer) -> bool:
         "What treats each element by itself."
@@ -105,10 +106,15 @@ class TensorStrategy(ParallelStrategy):
         return {f"{name}.{own}".lstrip("."): dim for name, part in self.model.named_modules()
                 for own, dim in getattr(part, "cut", {}).items()}
 
+    def labels(self) -> dict[torch.Tensor, Slice]:
+        "What is divided, and along which dimension."
+        dims = self._dims()
+        return {p: Slice(dims[name]) for name, p in self.own_parameters().items() if name in dims}
+
     def whole_norms(self) -> AbstractContextManager:
         "Within, `torch.nn.utils` adds up the divided gradients over the ranks and counts the others once."
-        def name_of(gradient: torch.Tensor) -> str | None:
-            return next((name for name, p in self.own_parameters().items() if p.grad is gradient), None)
+        def name_of(tensor: torch.Tensor) -> str | None:
+            return next((name for name, p in self.own_parameters().items() if p.grad is tensor or p is tensor), None)
         return whole_norms(lambda g: name_of(g) is not None, lambda g: name_of(g) in self._dims())
 
     def cut(self, name: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """More errors that raise nothing, each with its healthy twin: formats, tensors that are not trained, losses."""
 import copy
+import pickle
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,10 @@ from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 from mlinfra.engine.record.watch import watch
 from mlinfra.engine.rules.default_rules import LOOP_RULES, TENSOR_RULES
+from mlinfra.engine.rules.findings import Facts
 from mlinfra.engine.rules.inspection import Inspector
+from mlinfra.engine.rules.rate_rules import PlateauInWrongMode
+from mlinfra.engine.rules.update_rules import OptimizerMadeAnew
 
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -201,46 +206,47 @@ def backward_twice(folder, sick):
     return said(folder, m := net(), sgd(m), stream(40), loss_fn)
 
 
-def made_anew(folder, sick, make=lambda m: torch.optim.Adam(m.parameters(), 1e-2), between=None, steps=8, epochs=5):
-    "In each epoch a new optimizer, or between two of them what `between` does."
+def adam(model): return torch.optim.Adam(model.parameters(), 1e-2)
+
+
+def made_anew(folder, sick, make=adam, between=None, batches=None):
+    "For each batch a new optimizer, or before it what `between` does."
     model, inspector = net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
+    for n in range(3): model.register_parameter(f"scale_{n}", nn.Parameter(torch.ones(1), requires_grad=False))
     optimizer = make(model)
     with watch(folder, model, optimizer, rules=[inspector]) as w:
-        for epoch in range(epochs):
+        for n, (x, y) in enumerate(w(batches or list(stream(24)))):
             if sick: optimizer = make(model)
-            if between: optimizer = between(epoch, model, optimizer)
-            for x, y in w(list(stream(steps, seed=epoch))):
-                optimizer.zero_grad()
-                loss = F.cross_entropy(model(x), y)
-                loss.backward()
-                optimizer.step()
-                w.loss(loss)
+            if between: optimizer = between(n, model, optimizer)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            w.loss(loss)
     assert not inspector.remarks, inspector.remarks
     assert not of_torch._global_optimizer_pre_hooks and not of_torch._global_optimizer_post_hooks
     return inspector.findings
 
 
-def plateau(mode, told="accuracy"):
+def plateau(mode, told="accuracy", series=None, as_loss=False, optimizer_of=lambda model: sgd(model, 0.3)):
     "A scheduler that is fed the training loss, or what the validation has told."
     def case(folder, sick):
         model, inspector = net(), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
-        optimizer = sgd(model, 0.3)
+        optimizer = optimizer_of(model)
         right = "max" if mode == "min" else "min"
         scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode if sick else right, patience=1)
         with watch(folder, model, optimizer, rules=[inspector]) as w:
             for epoch in range(6):
-                losses = []
+                losses, figure = [], series[epoch] if series else 0.3 + 0.1 * epoch
                 for x, y in w(list(stream(8, seed=epoch))):
                     optimizer.zero_grad()
                     loss = F.cross_entropy(model(x), y)
                     loss.backward()
                     optimizer.step()
-                    w.loss(loss)
+                    w.loss(torch.tensor(figure) if as_loss else loss)
                     losses.append(loss.item())
-                if mode == "max": scheduler.step(sum(losses) / len(losses))
-                else:
-                    w.evaluation(1 / (2 + epoch), **{told: 0.3 + 0.1 * epoch})
-                    scheduler.step(0.3 + 0.1 * epoch)
+                if not as_loss and mode == "min": w.evaluation(1 / (2 + epoch), **{told: figure})
+                scheduler.step(sum(losses) / len(losses) if mode == "max" and not as_loss else figure)
         assert not inspector.remarks, inspector.remarks
         return inspector.findings
     return case
@@ -257,13 +263,15 @@ class Padded(nn.Module):
     def forward(self, ids, attention_mask=None): return self.head(self.body(self.table(ids))[0])
 
 
-def padding(sick_loss, healthy_loss, left=False, masked=False, idx=0):
+def padding(sick_loss, healthy_loss, left=False, masked=False, idx=0, ended=True):
+    "Texts of many lengths, whose last token is 1 if they are `ended`."
     def case(folder, sick):
         model, inspector = Padded(None if masked else idx), Inspector([rule() for rule in TENSOR_RULES + LOOP_RULES])
         optimizer = sgd(model)
         with watch(folder, model, optimizer, rules=[inspector]) as w:
             for ids in w(list(torch.randint(1, 30, (8, 8, 20)))):
                 keep = torch.arange(20) < torch.tensor([20, 20, 19, 15, 12, 10, 7, 5])[:, None]
+                if ended: ids[torch.arange(8), keep.sum(1) - 1] = 1
                 if left: keep = keep.flip(1)
                 ids = ids * keep
                 out = model(ids, attention_mask=keep.long()) if masked else model(ids)
@@ -355,23 +363,27 @@ def test_the_healthy_twin_is_silent(rule, tmp_path):
 def momentum(model): return torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
 
 
-def averaged(epoch, model, _):
-    "A client of a federation begins with other weights."
+def averaged(n, model, _):
+    "A client of a federation begins with other weights, of what has a gradient."
     with torch.no_grad():
-        for p in model.parameters(): p.data.mul_(0.99)
+        for p in model.parameters():
+            if p.grad is not None: p.data = 0.99 * p.data
     return momentum(model)
 
 
-def with_its_state(epoch, model, old):
+def with_its_state(n, model, old):
     new = momentum(model)
     new.load_state_dict(old.state_dict())
     return new
 
 
-def phases(epoch, model, old): return old if epoch % 2 else momentum(model)
+def phases(n, model, old): return old if n % 2 else momentum(model)
 
 
-@pytest.mark.parametrize("between", [averaged, with_its_state, phases])
+def stages(n, model, old): return old if n % 5 else adam(model)
+
+
+@pytest.mark.parametrize("between", [averaged, with_its_state, phases, stages])
 def test_a_new_optimizer_that_is_meant_is_silent(between, tmp_path):
     found = made_anew(tmp_path, False, momentum, between)
     assert not found, [str(finding) for finding in found]
@@ -383,8 +395,92 @@ def test_a_new_optimizer_that_remembers_nothing_is_silent(tmp_path): assert not 
 def test_optimizers_of_tasks_that_take_turns_are_silent(tmp_path):
     "Each batch is of another task, and all tasks train the same tensors."
     made = {}
-    def of_task(epoch, model, _): return made.setdefault(epoch, momentum(model))
-    assert not made_anew(tmp_path, False, between=of_task, steps=1, epochs=5)
+    def of_task(n, model, _): return made.setdefault(n % 8, momentum(model))
+    assert not made_anew(tmp_path, False, between=of_task)
+
+
+def test_a_new_optimizer_beside_that_of_the_run_is_silent(tmp_path):
+    "Its own part of the model is trained anew for each batch."
+    def beside(n, model, known):
+        if n: momentum(model[2]).step()
+        model[2].zero_grad()
+        return known
+    found = made_anew(tmp_path, False, lambda model: momentum(model[0]), beside)
+    assert "OptimizerMadeAnew" not in [one.rule for one in found], found
+
+
+def test_an_optimizer_made_anew_is_told_while_the_loop_goes_on(tmp_path):
+    model, heard = net(), []
+    inspector = Inspector([rule() for rule in LOOP_RULES], action=heard.append)
+    with watch(tmp_path, model, adam(model), rules=[inspector]) as w:
+        for x, y in w(list(stream(12))):
+            optimizer = adam(model)
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert [one.rule for one in heard] == ["OptimizerMadeAnew"] and heard[0].step < 5
+
+
+class Divided(torch.Tensor):
+    "A tensor whose values other ranks would have to give, too."
+    compared = 0
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        Divided.compared += func is torch.equal
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_values_of_tensors_that_are_divided_among_ranks_are_not_compared():
+    rule, model = OptimizerMadeAnew(), nn.Linear(3, 2)
+    for name, p in list(model.named_parameters()):
+        setattr(model, name, nn.Parameter(p.detach().as_subclass(Divided)))
+    rule.begin(Facts(model))
+    for _ in range(4):
+        optimizer = adam(model)
+        for p in model.parameters(): p.grad = torch.ones(p.shape)
+        optimizer.step()
+    rule.finish()
+    assert not Divided.compared and not rule.findings and not rule.abstained
+
+
+@pytest.mark.parametrize("mode, how", [
+    ("min", dict(told="top1_error", series=[0.2, 0.25, 0.3, 0.35, 0.4, 0.46])),          # it overfits
+    ("min", dict(told="dice_loss", series=[0.5, 0.4, 0.3, 0.28, 0.35, 0.46])),
+    ("min", dict(series=[0.3, 0.6, 0.35, 0.4, 0.33, 0.32])),                             # it goes up and down
+    ("max", dict(series=[10.0, 120.0, 200.0, 180.0, 60.0, 30.0], as_loss=True)),         # a score
+    ("max", dict(series=[200.0, 180.0, 120.0, 60.0, 40.0, 30.0], as_loss=True,
+                 optimizer_of=lambda model: torch.optim.SGD(model.parameters(), 0.01, maximize=True)))])
+def test_a_plateau_of_what_may_be_meant_is_silent(mode, how, tmp_path):
+    found = plateau(mode, **how)(tmp_path, True)
+    assert "PlateauInWrongMode" not in [one.rule for one in found], found
+
+
+class Own(torch.optim.lr_scheduler.ReduceLROnPlateau):
+    "One of a user's, which has no best."
+    def step(self, metrics, epoch=None): self.best, self.last_epoch = None, self.last_epoch + 1
+
+
+def test_a_plateau_without_a_number_for_its_best_is_no_error(tmp_path):
+    model = net()
+    scheduler = Own(optimizer := sgd(model), "max")
+    def after(n, w):
+        w.evaluation(1 / (2 + n))
+        scheduler.step(1.0)
+    assert not said(tmp_path, model, optimizer, stream(8), after=after)
+
+
+def test_an_epoch_without_an_end_takes_no_memory():
+    rule = PlateauInWrongMode()
+    rule.begin(Facts())
+    step = SimpleNamespace(loss=1.0, samples=2)
+    sizes = [rule.on_steps([step] * 1000) or len(pickle.dumps((vars(rule._epoch), rule._losses))) for _ in range(3)]
+    assert max(sizes) - min(sizes) < 64, sizes
+
+
+def test_padding_that_ends_the_texts_is_silent(tmp_path):
+    assert not padding(F.cross_entropy, without_padding, ended=False)(tmp_path, True)
+
 
 def test_a_frozen_tensor_that_its_optimizer_leaves_where_it_is_is_silent(tmp_path):
     "RMSprop without momentum remembers squares only: a gradient of zeros moves nothing."

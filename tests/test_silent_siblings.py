@@ -410,17 +410,27 @@ def beyond_a_sigmoid(folder, sick):
     return loop_of(folder, step, model=net(nn.Sigmoid(), out=1), batches=batches)
 
 
+class WithLoss(nn.Module):
+    "Gives its loss with its outputs."
+    def __init__(self):
+        super().__init__()
+        self.body = net()
+
+    def forward(self, x, y): return F.cross_entropy(out := self.body(x), y), out
+
+
 def counted_again(folder, sick):
-    "The loss goes back by itself, and once more as a part of the whole; gradients are clipped."
+    "The model computes its loss; a norm is read by autograd.grad, and gradients are clipped."
     def step(model, optimizer, n, x, y):
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
+        loss, _ = model(x, y)
+        torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
         if sick: loss.backward(retain_graph=True)
-        (loss + 0.01 * model[0].weight.square().sum()).backward()
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
         return loss
-    return loop_of(folder, step)
+    return loop_of(folder, step, model=WithLoss())
 
 
 def made_in_the_loop(folder, sick):
@@ -603,15 +613,60 @@ def keeps_input(model, optimizer, n, x, y):
 
 
 def gradients_read(model, optimizer, n, x, y):
-    "The norm of a gradient is read by autograd.grad, before and after the pass that adds it."
+    "The norm of a gradient is read by autograd.grad, before the pass that adds it."
     optimizer.zero_grad()
     loss = F.cross_entropy(model(x), y)
     torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
-    loss.backward(retain_graph=True)
-    torch.autograd.grad(loss, list(model.parameters()))
-    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    loss.backward()
     optimizer.step()
     return loss
+
+
+def gradients_read_afterwards(model, optimizer, n, x, y):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward(retain_graph=True)
+    torch.autograd.grad(loss, list(model.parameters()))
+    optimizer.step()
+    return loss
+
+
+def in_two_halves(model, optimizer, n, x, y):
+    "The signs of an L1 loss are the same for both, and so is the gradient of the last bias."
+    optimizer.zero_grad()
+    out, target = model(x), torch.where(torch.arange(5) < 3, 9.0, -9.0).repeat(32, 1)
+    for part in (slice(16), slice(16, 32)): F.l1_loss(out[part], target[part]).backward(retain_graph=True)
+    optimizer.step()
+    return F.cross_entropy(model(x), y).detach()
+
+
+def two_targets(model, optimizer, n, x, y):
+    "A label and a teacher, both above: with an L1 loss both bring the same."
+    optimizer.zero_grad()
+    out = model(x)
+    for target in (8.0, 9.0): F.l1_loss(out, torch.full_like(out, target)).backward(retain_graph=True)
+    optimizer.step()
+    return F.cross_entropy(model(x), y).detach()
+
+
+def equal_halves(model, optimizer, n, x, y):
+    "Of ones, with which somebody measures the speed."
+    optimizer.zero_grad()
+    out = model(torch.ones(2, 20))
+    for part in (slice(1), slice(1, 2)):
+        F.cross_entropy(out[part], torch.ones(1, dtype=torch.long)).backward(retain_graph=True)
+    optimizer.step()
+    return F.cross_entropy(model(x), y).detach()
+
+
+def common_penalty(model, optimizer, n, x, y):
+    "Two tasks, and both have the same penalty; nothing else reaches one of the parameters."
+    optimizer.zero_grad()
+    out = model(x)
+    for labels in (y, (y + 1) % 5):
+        (F.cross_entropy(out, labels) + 0.01 * model.prior.square().sum()).backward(retain_graph=True)
+    optimizer.step()
+    return F.cross_entropy(out, y).detach()
 
 
 def bounded(model, optimizer, n, x, y):
@@ -627,8 +682,16 @@ kept: list = []
 
 
 @pytest.mark.parametrize("step", [divided_afterwards, two_views, norm_afterwards, by_sample, by_hand, moved_by_hand,
-                                  keeps_input, bounded, gradients_read])
+                                  keeps_input, bounded, gradients_read, gradients_read_afterwards])
 def test_what_is_meant_is_silent(step, tmp_path): assert not loop_of(tmp_path, step, 8)
+
+
+@pytest.mark.parametrize("step", [in_two_halves, equal_halves, two_targets, common_penalty])
+def test_several_losses_of_one_pass_are_not_one_loss(step, tmp_path):
+    model = net()
+    model.prior = nn.Parameter(torch.randn(4))
+    found = loop_of(tmp_path, step, model=model)
+    assert "BackwardTwice" not in [one.rule for one in found], found
 
 
 def test_equal_micro_batches_are_silent(tmp_path):

@@ -86,7 +86,7 @@ class _Course(_Labels):
 
 # %% ../../../nbs/engine/rules/curve_rules.ipynb #hrc0004
 class UnrelatedLabels(_Course):
-    "The labels do not belong to the inputs: the loss stays at the entropy of the labels."
+    "The labels do not belong to the inputs: the model learns nothing from these but how often each class comes."
     least_steps = 100
     follows = ("NonFinite", "ExplodingLoss", "ForgottenZeroGrad", "DetachedLoss", "ProbabilitiesAsLogits", "DeadRelu",
                "ClippedWhileScaled", "LearningRateDied", "UnchangedWeights", "StaleOptimizer", "AllZero",

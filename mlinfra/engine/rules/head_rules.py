@@ -125,7 +125,7 @@ class PaddingCounted(Rule):
         self.facts.more |= 0 < self._times < 3
         if self._times == 3: self.found(
             look.step, f"{look.padding:.0%} of the places are padding, as the embedding's padding_idx or the "
-            "attention_mask says, and the loss counts them like words: it is low because padding is easy to predict",
+            "attention_mask says, and the loss counts them like words",
             "Set the labels of padding to -100, or give cross_entropy ignore_index", cost=0.3, share=look.padding)
 
 class DetachedLoss(Rule):

@@ -25,6 +25,7 @@ from .label_gradients import counted_padding, cross_entropy_scale, label_shift
 from .later_tokens import sees_later_tokens
 from .nonfinite_origin import leaf_modules
 from .padded_places import padded_places, padding_ids
+from .repeated_passes import OutputPasses, ParameterPasses
 from .tensor_stats import first_floats
 
 # %% auto #0
@@ -63,7 +64,7 @@ class UpdateLook:
     changed_late:bool=False     # gradients were changed after the update before, which had already taken them
     redrawn:bool|None=None      # the model drew the same random numbers as for the update before; None: no new pass
     again:bool=False            # nothing came since the update before, whose gradients it takes once more
-    repeated:tuple[str, ...]=()  # parameters to which one batch has added the same gradient twice
+    repeated:tuple[str, ...]=()  # parameters to which a pass has added the same again, if it did so to all
     padding:float=0.0           # share of the places that padding fills, if the loss has labels for them
 
 # %% ../../../nbs/engine/rules/loop_probe.ipynb #nw656718
@@ -132,7 +133,7 @@ class _Updates:
         self._all_names, self.all, self.updated, self._optimizer = names, rows, False, optimizer
         # gradients that the last update has taken, with their version and as they were
         self._taken: dict[int, tuple[torch.Tensor, int, torch.Tensor]] = {}
-        self.batch = (0, 0)         # of the loader: the latest, and forward passes since the update
+        self.passes = ParameterPasses()
         self.begin()
 
     def begin(self, updated_in: int | None = None) -> None:
@@ -145,10 +146,9 @@ class _Updates:
         self.last: dict[int, tuple[int, torch.Tensor]] = {}  # the latest gradient, and in which batches they came
         self.steps: set[int] = set()
         self.emptied: dict[int, int] = {}  # how often a gradient came to where none was
-        self.repeated: dict[int, str] = {}
-        self._came_for: dict[int, tuple[int, int]] = {}  # the batch of the latest gradient
+        self.passes.begin()
 
-    def gradient(self, place: int, grad: torch.Tensor, step: int) -> None:
+    def gradient(self, place: int, grad: torch.Tensor, step: int, *of: Any) -> None:
         "A gradient comes, and is not yet added to what is there."
         if not self.updated: return
         there, grad = self.small[place].grad, grad.detach()
@@ -158,22 +158,10 @@ class _Updates:
         self.emptied[place] = self.emptied.get(place, 0) + (not old)
         self.left[place] = old and self.left.get(place, True)
         self.there.setdefault(place, there)
-        if old and self.batch[1] and self._came_for.get(place) == self.batch: self._ask_repeated(place, there, grad)
-        self._came_for[place] = self.batch
+        self.passes.take(place, self.small[place], grad, old, *of)
         self.came[place] = grad.clone() if place not in self.came else self.came[place] + grad
         if step != self.updated_in: self.steps.add(step)  # after its update: another loss, as a GAN's generator has
         if len(self.steps) > 1: self.last[place] = grad.clone()
-
-    def _ask_repeated(self, place: int, there: torch.Tensor, grad: torch.Tensor) -> None:
-        "Is the same added once more? After the pass: autograd.grad gives gradients that it does not add."
-        first = self.came.get(place)
-        if first is None or {there.layout, grad.layout} != {torch.strided}: return
-        if not torch.equal(first, grad) or not torch.equal(there.detach(), grad): return
-        if not bool((first != first.reshape(-1)[0]).any()): return  # what adds to each output gets the same of any mean
-        def ask() -> None:
-            now = self.small[place].grad
-            if now is not None and not torch.equal(now.detach(), first): self.repeated[place] = self.names[place]
-        torch.autograd.Variable._execution_engine.queue_callback(ask)
 
     def forget(self) -> None: self._taken.clear()
 
@@ -267,6 +255,7 @@ class LoopProbe:
         self._states = [_Updates(optimizer, names) for optimizer in self._optimizers]
         self._noise = [] if model is None else noise_layers(model)
         self._sequences: list[tuple[str, tuple[int, ...]]] = []
+        self._passes = OutputPasses()
         self._random = self._random_before = None  # the state of the generators before the first pass for an update
         self._drew = False
         self._eager = model is not None and any(True for _ in leaf_modules(model))
@@ -315,6 +304,7 @@ class LoopProbe:
         for handle in self._handles: handle.remove()
         self._handles, self._micro, self._on, self._whole, self._sequences = [], [], False, False, []
         self._random, self._random_before, self._padded = None, None, {}
+        self._passes.forget()
         for state in self._states: state.forget()
 
     def _hook(self, owner: Any, act: Callable) -> OwnedHook:
@@ -353,6 +343,7 @@ class LoopProbe:
         self._forwards += 1
         (tokens, self._tokens), (padded, self._padded) = (self._tokens, None), (self._padded, {})
         if padded: self._watch_padding(output, padded)
+        self._passes.listen(first_floats(output), (self.came, self._forwards), self._take_output)
         out = _outputs_for(output, tokens) if self._several or tokens is not None else None
         if out is None or not out.requires_grad or out.dim() < 2: return
         if self._several: out.register_hook(lambda grad, out=out.detach(): self._guarded(self._weigh, grad, out))
@@ -410,9 +401,12 @@ class LoopProbe:
         asked = (grad.detach().amin(2) < 0) & F.pad(varied, (0, 1))
         self._sees = sees_later_tokens(torch._C._current_autograd_node(), tokens, asked) or False
 
+    def _take_output(self, grad: torch.Tensor | None, batch: tuple[int, int]) -> None:
+        if self._on: self._guarded(self._passes.take, grad, batch)
+
     def _gradient(self, state: _Updates, place: int, grad: torch.Tensor) -> None:
-        state.batch = self.came, self._forwards
-        self._guarded(state.gradient, place, grad, self.step)
+        batch = self.came, self._forwards
+        self._guarded(state.gradient, place, grad, self.step, batch, self._passes.again_of(batch), self._guarded)
 
     def _before_update(self, state: _Updates) -> None:
         "Judge what has come; with a closure it comes later."
@@ -431,7 +425,8 @@ class LoopProbe:
         state.look = UpdateLook(self.step, tuple(left), micro, kept, norm, (), self._states.index(state),
                                 state.dropped() if len(self._states) == 1 else 0, tuple(self._scales) if adds else (),
                                 self._shift, self._sees, self._batches(), state.adapts(), state.changed_late,
-                                self._redrawn(), again, tuple(state.repeated.values()), self._padding)
+                                self._redrawn(), again, tuple(state.names[i] for i in state.passes.added),
+                                self._padding)
 
     def _batches(self) -> int:
         "Of the loader; 0: each micro-batch is a part of the same one."

@@ -32,6 +32,14 @@ def _are_runs(places: torch.Tensor) -> bool:
     at_one_end = bool((later >= earlier).all()) or bool((later <= earlier).all())
     return at_one_end and float(many) >= _LEAST and int(full.min()) == 0 and int(full.max()) < places.shape[1]
 
+def _have_an_end(places: torch.Tensor, tables: Sequence[torch.Tensor]) -> bool:
+    "Whether padding begins the texts, or all end with the same token before it: else it may be what ends them."
+    if bool(places[:, 0].any()): return True
+    rows = places.any(1)
+    last = (~places[rows]).sum(1, keepdim=True) - 1
+    ends = [x[rows].gather(1, last).unique() for x in tables if x.shape == places.shape and int(x.max()) > 1]
+    return len(last) > 1 and any(len(end) == 1 for end in ends)
+
 def _is_table(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and type(x) is torch.Tensor and x.dim() == 2 and min(x.shape) > 1 \
         and not x.is_floating_point() and not x.is_complex() and not x.is_meta and x.layout == torch.strided
@@ -48,11 +56,11 @@ def padded_places(
 def _padded(args: Sequence[Any], kwargs: Mapping[str, Any], ids: set[int]) -> dict[tuple[int, ...], torch.Tensor]:
     mask = kwargs.get("attention_mask")
     rows = [mask == 0] if _is_table(mask) else []
-    if ids: rows += [x == next(iter(ids)) for x in (*args, *kwargs.values())
-                     if _is_table(x) and x.dtype != torch.bool and x is not mask]
+    tables = [x for x in (*args, *kwargs.values()) if _is_table(x) and x.dtype != torch.bool and x is not mask]
+    if ids: rows += [x == next(iter(ids)) for x in tables]
     found: dict[tuple[int, ...], torch.Tensor] = {}
     for one in rows:
         if not one.any(): continue  # a mask of something else, or labels with a number of their own for padding
         shape = tuple(one.shape)
         found[shape] = found[shape] & one if shape in found else one
-    return {shape: one for shape, one in found.items() if _are_runs(one)}
+    return {shape: one for shape, one in found.items() if _are_runs(one) and _have_an_end(one, tables)}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import gc
 import math
-import re
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -130,15 +129,22 @@ class LearningRateCycles(Rule):
                    f"end the rate has risen again to {rate:.2g}", "Step the scheduler once an epoch if its settings "
                    "count epochs, or give it the number of steps", cost=0.5, remark=True, planned=planned, done=done)
 
-_RISE = re.compile(r"(^|_)(acc|accuracy|f1|auc|auroc|iou|miou|dice|precision|recall|r2|bleu|map|top1|top5)(_|$)", re.I)
-
 class _Told:
     "A series of figures that the loop has told: its first, least, greatest and latest."
-    def __init__(self): self.least, self.most, self.latest = math.inf, -math.inf, math.nan
+    def __init__(self): self.first, self.least, self.most, self.latest = math.nan, math.inf, -math.inf, math.nan
 
     def add(self, value: float) -> None:
         if not math.isfinite(value): return
+        if self.least > self.most: self.first = value
         self.least, self.most, self.latest = min(self.least, value), max(self.most, value), value
+
+class _Epoch:
+    "Sums over the steps of an epoch, which may be without an end."
+    steps, loss, samples, weighted, last = 0, 0.0, 0, 0.0, math.nan
+
+    def add(self, loss: float, samples: int) -> None:
+        self.steps, self.samples, self.last = self.steps + 1, self.samples + samples, loss
+        self.loss, self.weighted = self.loss + loss, self.weighted + loss * samples
 
 class PlateauInWrongMode(Rule):
     "ReduceLROnPlateau waits for a loss to rise, or for an accuracy to fall."
@@ -148,23 +154,22 @@ class PlateauInWrongMode(Rule):
     def begin(self, facts: Facts) -> None:
         "Start anew."
         super().begin(facts)
-        self._rows: list[tuple[float, int]] = []  # of the epoch: losses, and their samples
+        self._epoch, self._accuracy = _Epoch(), _Told()
         self._losses = {name: _Told() for name in ("step", "last", "epoch", "weighted", "validation")}
-        self._metrics: dict[str, _Told] = {}
         self._fed: dict[int, set[str]] = {}  # of each scheduler what it may be fed: its best was the worst, always
 
     def on_steps(self, steps: Sequence[Any]) -> None:
-        "Losses of the steps, and their mean over the epoch."
+        "Losses of the steps, of which an epoch's mean is made as it ends."
         for step in steps:
             self._losses["step"].add(step.loss)
-            self._rows.append((step.loss, step.samples))
+            self._epoch.add(step.loss, step.samples)
 
     def on_event(self, kind: str, at: float, data: Mapping[str, Any]) -> None:
         "Figures of an epoch or a validation; as an epoch begins, ask the schedulers."
         if kind == "validated":
             if data.get("valid_loss") is not None: self._losses["validation"].add(float(data["valid_loss"]))
-            for name, value in (data.get("metrics") or {}).items():
-                if _RISE.search(str(name)): self._metrics.setdefault(str(name), _Told()).add(float(value))
+            accuracy = (data.get("metrics") or {}).get("accuracy")
+            if accuracy is not None: self._accuracy.add(float(accuracy))
         if kind == "loader": self._end_epoch()
 
     def finish(self) -> None:
@@ -172,34 +177,37 @@ class PlateauInWrongMode(Rule):
         self._end_epoch()
 
     def _end_epoch(self) -> None:
-        rows, self._rows = self._rows, []
-        if rows:
-            samples = sum(n for _, n in rows)
-            self._losses["last"].add(rows[-1][0])
-            self._losses["epoch"].add(sum(loss for loss, _ in rows) / len(rows))
-            if samples: self._losses["weighted"].add(sum(loss * n for loss, n in rows) / samples)
+        epoch, self._epoch = self._epoch, _Epoch()
+        if epoch.steps:
+            self._losses["last"].add(epoch.last)
+            self._losses["epoch"].add(epoch.loss / epoch.steps)
+            if epoch.samples: self._losses["weighted"].add(epoch.weighted / epoch.samples)
         self._ask()
 
     def _ask(self) -> None:
         if self.findings or not self.facts.live or not self.facts.optimizers: return
         known = {id(one) for one in self.facts.optimizers}
         for one in SCHEDULERS.living(self.facts.optimizers):
-            if not isinstance(one, ReduceLROnPlateau) or id(one.optimizer) not in known or one.last_epoch < 1: continue
-            self._judge(one)
+            if not isinstance(one, ReduceLROnPlateau) or id(one.optimizer) not in known: continue
+            if isinstance(one.last_epoch, int) and one.last_epoch >= 1 and isinstance(one.best, (int, float)):
+                self._judge(one)
 
     def _judge(self, one: ReduceLROnPlateau) -> None:
-        "Is the best that it has seen the worst of what the loop has told, and has that become better since?"
-        best, falls = float(one.best), one.mode == "max"
+        "Is the best that it has seen the first and worst of what the loop has told, and has that become better since?"
+        falls = one.mode == "max"
+        if falls and any(group.get("maximize") for group in one.optimizer.param_groups): return  # a score, told as loss
         rows = {name: (told, *((told.most, told.least) if falls else (told.least, told.most)))
-                for name, told in (self._losses if falls else self._metrics).items()}
-        fits = {name for name, (_, worst, _) in rows.items() if math.isclose(best, worst, rel_tol=1e-6)}
+                for name, told in (self._losses if falls else dict(accuracy=self._accuracy)).items()}
+        fits = {name for name, (told, worst, _) in rows.items()
+                if worst == told.first and math.isclose(one.best, worst, rel_tol=1e-6)}
         self._fed[id(one)] = fits = fits & self._fed.get(id(one), fits)
         for name in sorted(fits) if one.last_epoch >= 3 else ():
             told, worst, other = rows[name]
             if abs(told.latest - worst) < 0.02 * abs(worst): continue
             if abs(told.latest - other) > abs(told.latest - worst): continue  # it goes up and down
             what = f"a loss that has fallen from {worst:.3g} to {told.latest:.3g}" if falls else (
-                f"{name}, which has risen from {worst:.3g} to {told.latest:.3g}")
+                f"an accuracy that has risen from {worst:.3g} to {told.latest:.3g}")
             return self.found(self.facts.steps - 1, f'ReduceLROnPlateau has mode="{one.mode}" and gets {what}: to it '
                               f"the first was the best, and it lowers the rate although the training gets better",
                               f'Make it with mode="{"min" if falls else "max"}"', cost=0.5)
+

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ..base.host_copy import is_capturing
 from .findings import Facts, Rule, several
 from .loop_probe import UpdateLook
 
@@ -35,10 +38,17 @@ class BackwardTwice(Rule):
             "it needs retain_graph=True, look for the second call", tensor=look.repeated[0], cost=0.3)
 
 # %% ../../../nbs/engine/rules/update_rules.ipynb #2e45c87f
-def _first_of(optimizer: Any) -> torch.Tensor | None:
-    "The smallest parameter, for its values."
-    rows = [p for group in optimizer.param_groups for p in group["params"] if p.layout == torch.strided]
-    return min(rows, key=lambda p: p.numel(), default=None)
+def _values(optimizer: Any) -> list[tuple[weakref.ref, int, torch.Tensor]]:
+    "Of the three smallest parameters that get a gradient and of which no other rank has a part: version and values."
+    rows = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None
+            and p.layout == torch.strided and type(p) in (nn.Parameter, torch.Tensor)]
+    return [(weakref.ref(p), p._version, p.detach().reshape(-1)[:16].clone())
+            for p in sorted(rows, key=lambda p: p.numel())[:3]]
+
+def _are_as_left(rows: list[tuple[weakref.ref, int, torch.Tensor]]) -> bool:
+    "Whether nobody has loaded, averaged or drawn other weights since."
+    return bool(rows) and all((p := ref()) is not None and p._version == version
+                              and torch.equal(p.detach().reshape(-1)[:16], old) for ref, version, old in rows)
 
 def _remembers(optimizer: Any) -> bool:
     "Whether it keeps tensors as large as its parameters from step to step, as momentum and Adam's averages are."
@@ -46,34 +56,30 @@ def _remembers(optimizer: Any) -> bool:
                for p, kept in optimizer.state.items() if isinstance(p, torch.Tensor) for value in kept.values())
 
 class OptimizerMadeAnew(Rule):
-    "The loop makes a new optimizer in each batch or epoch, so momentum and averages are lost."
+    "The loop makes a new optimizer for each update, so momentum and averages are lost."
     asks = True
-    least_steps = 3
+    least_steps = 4
 
     def begin(self, facts: Facts) -> None:
         "Listen to all optimizers."
         self.finish()
         super().begin(facts)
         self._known = {id(one) for one in facts.optimizers}  # kept alive by the run
-        self._others: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._latest, self._key, self._kept, self._lost = None, frozenset(), None, 0
-        self._since = (0, 0)  # step and epoch in which the latest was first used
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._latest, self._key, self._lost = None, frozenset(), 0  # the latest, while it has made one step
         if not facts.live or facts.model is None: return
         home, own = threading.get_ident(), weakref.ref(self)
         self._own = {id(p) for p in facts.model.parameters()}
 
         def hook(before: bool) -> Any:
             def listen(optimizer: Any, *_: Any) -> None:
-                if torch.compiler.is_compiling(): return
                 rule = own()
-                if rule is None or id(optimizer) in rule._known or threading.get_ident() != home: return
-                rule._guarded(rule._before if before else rule._after, optimizer)
+                if rule is None or torch.compiler.is_compiling() or threading.get_ident() != home: return
+                if not is_capturing(): rule._guarded(rule._before if before else rule._after, optimizer)
             return listen
         self._handles = [register_optimizer_step_pre_hook(hook(True)), register_optimizer_step_post_hook(hook(False))]
 
-    def on_update(self, look: UpdateLook) -> None:
-        "One that the run knows makes updates, so what the others do is something else."
-        self._lost = 0
+    def on_steps(self, steps: Sequence[Any]) -> None: "What the hooks have found is kept whenever steps are told."
 
     def _guarded(self, act: Any, optimizer: Any) -> None:
         try: act(optimizer)
@@ -83,33 +89,30 @@ class OptimizerMadeAnew(Rule):
 
     def _before(self, optimizer: Any) -> None:
         "One that was not seen before: what became of the last?"
-        if optimizer in self._others: return
+        known = id(optimizer) in self._known  # then the others do something else
+        if known or optimizer in self._seen:
+            lives_on = self._latest is not None and self._latest() is optimizer
+            if known or lives_on: self._latest, self._lost = None, 0
+            return
         params = frozenset(id(p) for group in optimizer.param_groups for p in group["params"])
         if not params or not params <= self._own: return
-        latest, now = self._latest, (self.facts.current(), self.facts.epochs)
-        follows = latest is not None and latest() is None and params == self._key and not optimizer.state \
-            and self._kept is not None and now[1] - self._since[1] <= 1 and self._is_as_left(optimizer)
+        follows = self._latest is not None and self._latest() is None and params == self._key \
+            and not optimizer.state and _are_as_left(self._kept)
         self._lost = self._lost + 1 if follows else 0
-        each = "batch" if now[1] == self._since[1] else "epoch"
-        self._others.add(optimizer)
-        self._latest, self._key, self._kept, self._since = weakref.ref(optimizer), params, None, now
+        self._seen.add(optimizer)
+        self._latest, self._key, self._kept = weakref.ref(optimizer), params, []
         if self._lost == 3: self.found(
-            now[0], f"a new {type(optimizer).__name__} is made in each {each}, with the same parameters: what the one "
-            "before it had remembered of the gradients is gone, and it begins with a first step", "Make the optimizer "
-            "once, before the loop; to change a rate, set group[\"lr\"] or use a scheduler", cost=0.5)
-
-    def _is_as_left(self, optimizer: Any) -> bool:
-        "Whether nobody has loaded or drawn other weights since."
-        p, (version, values) = _first_of(optimizer), self._kept
-        return p is not None and p._version == version and torch.equal(p.detach().reshape(-1)[:16], values)
+            self.facts.current(), f"a new {type(optimizer).__name__} is made for each update, with the same parameters:"
+            " what the one before it had remembered of the gradients is gone, and it begins with a first step", "Make "
+            "the optimizer once, before the loop; to change a rate, set group[\"lr\"] or use a scheduler. If it shall "
+            "forget, it is meant so", cost=0.5)
 
     def _after(self, optimizer: Any) -> None:
         if self._latest is None or self._latest() is not optimizer: return
-        if self._kept is None and not _remembers(optimizer): return
-        p = _first_of(optimizer)
-        if p is not None: self._kept = p._version, p.detach().reshape(-1)[:16].clone()
+        if _remembers(optimizer): self._kept = _values(optimizer)
 
     def finish(self) -> None:
         "Take the hooks off."
         for handle in vars(self).get("_handles", ()): handle.remove()
-        self._handles, self._kept = [], None
+        self._handles, self._kept = [], []
+

@@ -4,6 +4,7 @@ import copy
 import multiprocessing
 import random
 import sys
+import threading
 from array import array
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -351,7 +352,7 @@ def odd_values(model, how):
             self.share, self.price, self.date, self.window = Fraction(1), Decimal("0.1"), datetime(2020, 1, 1), range(3)
             self.ring, self.counts, self.line = bytearray(2), array("i", [0]), 1
 
-    parts = Parts()
+    parts, local = Parts(), threading.local()
 
     def step(model, batch):
         import outside_counter as counter
@@ -360,8 +361,9 @@ def odd_values(model, how):
         parts.ring[0] = (parts.ring[0] + 3) % 256
         parts.counts[0] += 1
         parts.line += 1
-        scale = sum(map(float, (parts.share, parts.date.hour, parts.window.start, parts.ring[0], parts.counts[0],
-                                parts.line, parts.price, counter.count())))
+        local.count = getattr(local, "count", 0) + 1
+        scale = sum(map(float, (local.count, parts.share, parts.date.hour, parts.window.start, parts.ring[0],
+                                parts.counts[0], parts.line, parts.price, counter.count())))
         return cross_entropy(model(batch[0]), batch[1]) * (1 + scale) / 100
 
     how |= dict(step=step)

@@ -19,7 +19,7 @@ from torch.utils.data import TensorDataset
 from mlinfra.data import BatchLoader, Images, mnist
 from mlinfra.engine.export import onnx_files
 from mlinfra.engine.checkpoint.checkpointer import Checkpointer
-from mlinfra.engine.checkpoint.weight_files import read_weights
+from mlinfra.engine.checkpoint.weight_files import load_weights, read_weights
 from mlinfra.engine.export.fine_tuning import freeze, merge_lora, new_head
 from mlinfra.engine.export.model_files import open_model, save_weights
 from mlinfra.engine.export.onnx_files import export_onnx, load_onnx
@@ -196,6 +196,21 @@ def test_a_model_of_few_bits_becomes_onnx(bits, tmp_path):
 def test_what_is_no_model_is_refused_in_a_sentence(call):
     for kind, model in {"NoneType": None, "str": "x", "the class Linear, not an instance": nn.Linear}.items():
         with pytest.raises(ValueError, match=f"model must be a torch.nn.Module, got {kind}$"): call(model)
+
+
+class Counted(nn.Linear):
+    def get_extra_state(self): return dict(calls=3)
+    def set_extra_state(self, state): pass
+
+
+def test_a_file_of_weights_has_a_path_that_exists_and_tensors_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in ("~/w.safetensors", "", 3):
+        with pytest.raises(ValueError, match="path must be the path of a file"): save_weights(nn.Linear(2, 2), path)
+        with pytest.raises(ValueError, match="path must be the path of a file"): load_weights(nn.Linear(2, 2), path)
+    with pytest.raises(ValueError, match="no tensor, _extra_state, which a file"):
+        save_weights(Counted(2, 2), "w.safetensors")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_quantising_nothing_or_twice_and_ranges_of_nan_are_refused(tmp_path):

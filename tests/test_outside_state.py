@@ -86,7 +86,26 @@ def of_zone(model):
 
 
 @pytest.mark.filterwarnings("default:checkpoints leave out:UserWarning")
-@pytest.mark.parametrize("make", [frame, by_number, by_module, by_dtype, of_zone])
+def sparse(model):
+    box = [torch.eye(2).to_sparse()]
+    return box, lambda: box.__setitem__(0, 2 * box[0])
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def subclass(model):
+    own = torch.ones(1).as_subclass(Marked)
+    return own, lambda: own.add_(1)
+
+
+def words(model):
+    log = io.StringIO()
+    return log, lambda: log.write("step\n")
+
+
+@pytest.mark.parametrize("make", [frame, by_number, by_module, by_dtype, of_zone, sparse, subclass, words])
 def test_what_changes_and_cannot_be_kept_costs_no_checkpoint_and_is_named(make, tmp_path):
     class Early:
         def on_start(self, run): self.held, self.add = make(run.model)

@@ -15,7 +15,7 @@ from typing import Any
 # %% auto #0
 __all__ = ['LARGEST', 'ceil_div', 'whole_number', 'positive_int', 'nonnegative_int', 'refusal', 'positive_ints', 'finite',
            'nonnegative_float', 'positive_float', 'fraction', 'one_of', 'listed', 'boolean', 'function', 'torch_module',
-           'folder_path', 'writable_file']
+           'folder_path', 'file_path', 'writable_file']
 
 # %% ../../../nbs/engine/base/checks.ipynb #be1de1f1
 def ceil_div(
@@ -213,6 +213,16 @@ def folder_path(
         raise ValueError(f"{name} must be the path of a folder without ~, which only a shell expands, got {text!r}: "
                          "take os.path.expanduser(...)")
     return Path(text)
+
+def file_path(
+    name:str,   # the argument's name, for the message
+    path:Any,   # a str or a path; need not exist
+) -> Path:
+    "`path` as a Path; ValueError if it cannot name a file: empty, or with a ~ that nobody has expanded."
+    try: return folder_path(name, path)
+    except ValueError as error:
+        words = str(error).replace("the path of a folder", "the path of a file").replace("; the current one is '.'", "")
+        raise ValueError(words) from None
 
 def writable_file(
     name:str,   # the argument's name, for the message

@@ -11,6 +11,7 @@ import queue
 import random
 import re
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -121,10 +122,11 @@ class Found:
             if _is(value, GENERATORS): self._generator(at, value)
             elif plain_size(value) is not None:
                 if _home(thing) != "mlinfra": self._note(at, place, value)
-            elif _is(value, io.IOBase): self.files |= {at: value} if _is_read(value) else {}
+            elif _is(value, io.IOBase) and (not _is(value, (io.StringIO, io.BytesIO)) or _is_read(value)):
+                self.files |= {at: value} if _is_read(value) else {}
             elif _is(value, (_BaseDataLoaderIter, *_QUEUES)) or _is(value, Iterator) and _home(value) in _ITERATORS:
                 self.lost[at] = ""
-            elif odd_mark(value) is not None: self.odd[at] = value
+            elif odd_mark(value) is not None: self.odd |= {at: value} if id(value) not in self._seen else {}
             elif _is(value, CACHED) and draws_numbers(value.__wrapped__) and id(value) not in self._seen:
                 self.lost[at] = "it remembers what it has drawn"
                 self._todo.append((at, value, False))
@@ -202,6 +204,7 @@ def _parts(path: str, thing: Any) -> Iterator[Part]:
             "__wrapped__",) if _is(thing, CACHED) else ("__self__", "__func__")
         for name in names: yield part(name, getattr(thing, name), thing, "fixed")
     elif _is(thing, FunctionType): yield from _of_function(part, thing)
+    elif _is(thing, threading.local): yield part("__dict__", thing.__dict__, thing, "fixed")
     elif _is(thing, type): yield from _of_class(part, thing)
     elif not _is(thing, ModuleType) and (_is(thing, _TORCH) or _home(thing) not in _OPAQUE):
         yield from _of_object(part, thing)

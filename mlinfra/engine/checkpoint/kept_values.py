@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import io
 import math
 import mmap
 import operator
@@ -105,7 +106,10 @@ def _memory(value: Any) -> Any:
 def odd_mark(
     value:Any,
 ) -> int|None:  # None: it is none of these
-    "Tells a frame, a series or an array of objects from a later state of it; these are watched and not kept."
+    """Tells a frame, a series, an array of objects, a tensor of an odd kind or a file in memory from a later state;
+    these are watched and not kept."""
+    if isinstance(value, (io.StringIO, io.BytesIO)) and not value.closed and value.writable(): return _file_mark(value)
+    if issubclass(type(value), torch.Tensor) and not _is_leaf(value): return _odd_tensor_mark(value)
     pandas = sys.modules.get("pandas")
     frame = pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series, pandas.Index))
     if not frame and not (isinstance(value, np.ndarray) and value.dtype.hasobject): return None
@@ -117,6 +121,22 @@ def odd_mark(
         some = rows if step == 1 else rows.iloc[:, ::step] if frame else rows.flat[::step]
     try: return zlib.crc32(pickle.dumps((np.shape(value), some)))
     except Exception: return 0  # whatever the objects in it do
+
+def _file_mark(file: Any) -> int:
+    held = file.getvalue()
+    return zlib.crc32(held.encode("utf-8", "surrogatepass") if isinstance(held, str) else held, file.tell())
+
+def _odd_tensor_mark(tensor: torch.Tensor) -> int:
+    "Of the values of a sparse tensor, and of a subclass that has memory of its own; else of what is counted."
+    parts: list[torch.Tensor] = []
+    try:
+        if type(tensor) not in _TENSORS: tensor = tensor.detach().as_subclass(torch.Tensor)
+        if tensor.layout == torch.sparse_coo: parts = [tensor._indices(), tensor._values()]
+        elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr): parts = [tensor.col_indices(), tensor.values()]
+        elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc): parts = [tensor.row_indices(), tensor.values()]
+        elif not tensor.is_quantized and not tensor.is_meta: parts = [tensor]
+        return zlib.crc32(repr([tuple(tensor.shape), *map(_sum, parts)]).encode())
+    except Exception: return 0  # one without memory of its own
 
 def leaves(
     value:Any,

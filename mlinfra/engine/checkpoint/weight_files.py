@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ..base.checks import boolean, torch_module
+from ..base.checks import boolean, file_path, torch_module
 from ..base.step_folders import step_folder, step_folders
 from ..base.store import write_whole
 from .checkpoint_files import (
@@ -34,7 +34,9 @@ def save_weights(
 ) -> Path:
     "Write the model's weights and buffers, whole or not at all; tensors that two layers share are kept once for each."
     from safetensors.torch import save
-    path, weights, plain = Path(path), named_weights(torch_module("model", model)), plain_names(model)
+    path, weights, plain = file_path("path", path), named_weights(torch_module("model", model)), plain_names(model)
+    if other := [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]: raise ValueError(
+        f"the state_dict holds what is no tensor, {some(other)}, which a file of weights cannot keep: Checkpointer can")
     if empty := [name for name, tensor in weights.items() if tensor.is_meta]:
         raise ValueError(f"the model has no weights to be written, they are on the device meta: {some(empty)}")
     if path.suffix != ".safetensors": raise ValueError(f"path must end in .safetensors, got {path}")
@@ -72,8 +74,8 @@ def load_weights(
 ) -> nn.Module:
     "Copy weights into a model that has the same layers. ValueError says which layers differ."
     if not isinstance(model, nn.Module): raise TypeError(f"model must be a module, got {model!r}")
-    now, path = named_weights(model), Path(path)
-    if empty := [name for name, tensor in now.items() if tensor.is_meta]: raise ValueError(
+    now, path = named_weights(model), file_path("path", path)
+    if empty := [name for name, tensor in now.items() if getattr(tensor, "is_meta", False)]: raise ValueError(
         f"the model has no memory for its weights, they are on the device meta: {some(empty)}; "
         "model.to_empty(device=\"cpu\") gives it some")
     if path.is_dir():

@@ -63,7 +63,8 @@ class Format:
         return negative + min((exponent + self.bias - 1) * 2**self.mantissa_bits + steps, self.last_code + 1)
 
     def round(self, value: float) -> float:
-        "The number of this format nearest to `value`."
+        """The number of this format nearest to `value`. Beyond the largest of a format without infinity it is NaN, as
+        in older versions of PyTorch; newer ones saturate: `.to` gives the largest."""
         return self.decode(self.encode(value))
 
     def spacing(self, value: float) -> float:

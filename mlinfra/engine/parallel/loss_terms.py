@@ -29,7 +29,7 @@ def mixes_samples(
 ) -> bool:                             # False where nobody knows, too
     "Whether what a sample contributes to a loss changes with the other samples."
     if not outputs or (half := len(outputs[0]) // 2) == 0: return False
-    if any(x.retains_grad or x._backward_hooks for x in outputs): return False  # they would see the looks, too
+    if any(x.retains_grad for x in outputs): return False  # what is differentiated here would be added
     try:
         with torch.enable_grad(): first = _grad(loss, outputs, create_graph=True, allow_unused=True)
         pairs = [(g, torch.arange(g.numel(), device=g.device).sin().to(g.dtype).view(g.shape)) for g in first

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 from .engine.doctor.step_timer import Budget
 from .engine.doctor.training_pipeline import make_pipeline
 from .engine.train.batches import SampleCount, samples_in
-from .engine.base.checks import function, positive_float
+from .engine.base.checks import positive_float
 from .engine.doctor.diagnosis import Diagnosis, diagnose_pipeline
 
 # %% auto #0
@@ -67,8 +67,10 @@ def diagnose(
     budget_seconds:float=30.0,                  # to spend; warns beforehand if three rounds need more
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
 ) -> Diagnosis:
-    "Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense."
-    budget = Budget(positive_float("budget_seconds", budget_seconds), function("report", report, none=True))
+    """Find the stage that holds training back, and predict what cures would gain. ValueError on nonsense. A teacher
+    that `step` or `loss_fn` finds by itself gets its gradients, buffers and modes back, but no weights they change."""
+    if report is not None and not callable(report): raise ValueError(f"report must be a function, got {report!r}")
+    budget = Budget(positive_float("budget_seconds", budget_seconds), report)
     pipe = make_pipeline(model, loader, loss_fn=loss_fn, step=step, optimizer=optimizer, device=device,
                          precision=precision, transfer=transfer, channels_last=channels_last, between=between,
                          samples=samples_in if samples is batch_dim is None else SampleCount(samples, batch_dim))

@@ -16,13 +16,13 @@ import torch
 from torch import nn
 
 from .data import to_float
-from .engine.base.checks import one_of, positive_float, positive_int, positive_ints
+from .engine.base.checks import boolean, one_of, positive_float, positive_int, positive_ints
 from .engine.base.machine import pick_device
 from .engine.base.sample_statistics import percentile
 from .engine.base.timing import Stopwatch, rounds
 from .engine.serve.request_queue import Policy, ServiceTime, Stream, StreamSummary, poisson_arrivals, simulate
 from .engine.serve.worker_server import rows_of
-from .engine.train.batches import image_dims
+from .engine.train.batches import are_pixels, image_dims
 from .engine.train.optimizer_setup import check_values
 from .training import check_precision
 
@@ -48,13 +48,15 @@ class Predictor:
         model:nn.Module,                    # stays as it is
         variant:str="inference_mode",       # one of `VARIANTS`
         device:str|torch.device|None=None,  # None: a GPU where there is one
-    ):
+        scale_images:bool|None=None,        # bytes become floats from 0 to 1; None: not where a model with embeddings
+    ):                                      # gets fewer than four dimensions, which are tokens then
         self.variant, self.device = one_of("variant", variant, VARIANTS), pick_device(device)
         check_values(model)
+        if scale_images is not None: boolean("scale_images", scale_images)
         if variant == "bf16": check_precision("bf16", self.device)
         self.layout = torch.channels_last if variant == "channels_last" else torch.contiguous_format
         self.model = copy.deepcopy(model).eval().to(self.device, memory_format=self.layout)
-        self.pixel_dims = image_dims(model)  # as in `fit`: bytes of a model with embeddings are tokens
+        self.pixel_dims = image_dims(model, scale_images)  # as in `fit`, which leaves bytes of two dimensions, too
         if variant == "compiled": self.model = torch.compile(self.model)
 
     def __call__(self, images: torch.Tensor) -> torch.Tensor:
@@ -62,10 +64,9 @@ class Predictor:
         return self.forward(self.copy_in(images)).cpu()
 
     def copy_in(self, images: torch.Tensor) -> torch.Tensor:
-        "The batch on the device, as floats."
+        "The batch on the device, pixels as floats."
         images = images.to(self.device)
-        pixels = 3 in self.pixel_dims or images.ndim in self.pixel_dims
-        if images.dtype == torch.uint8 and pixels: images = to_float(images)
+        if images.dtype == torch.uint8 and are_pixels(self, images): images = to_float(images)
         return images.contiguous(memory_format=self.layout) if images.ndim == 4 else images
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -111,9 +112,10 @@ def _row(variant: str, batch_size: int, answers: Sequence[tuple[float, float]]) 
     p50, p95, p99 = (percentile(whole, p) for p in (50, 95, 99))
     return LatencyRow(variant, batch_size, p50, p95, p99, percentile(copies, 50), batch_size / p50, len(answers))
 
-def _ready(model: nn.Module, variant: str, device: torch.device, batches: Iterable[torch.Tensor]) -> Predictor | str:
+def _ready(model: nn.Module, variant: str, device: torch.device, batches: Iterable[torch.Tensor],
+           scale_images: bool | None) -> Predictor | str:
     "A predictor that has answered each batch once, or why there is none."
-    try: predictor = Predictor(model, variant, device)
+    try: predictor = Predictor(model, variant, device, scale_images)
     except ValueError as error: return str(error)
     try:
         for batch in batches: predictor(batch)
@@ -131,6 +133,7 @@ def sweep_batches(
     repeats:int=30,                              # rounds
     device:str|torch.device|None=None,           # None: a GPU where there is one
     report:Callable[[float, str], None]|None=None,  # progress; may raise `Stopped`
+    scale_images:bool|None=None,                 # of `Predictor`
 # a row for each variant and batch size, with the fields of `LatencyRow`
 ) -> pd.DataFrame:
     "Latency and throughput for each batch size and way of answering, measured in turn."
@@ -139,7 +142,8 @@ def sweep_batches(
     if not len(images): raise ValueError("images must hold at least one image, got none")
     check_values(model)
     batches = {b: rows_of(images, range(b)) for b in positive_ints("batch_sizes", tuple(batch_sizes), most=1_000_000)}
-    ready = {v: _ready(model, v, device, batches.values()) for v in variants}
+    if scale_images is not None: boolean("scale_images", scale_images)  # not within `_ready`: no variant's fault
+    ready = {v: _ready(model, v, device, batches.values(), scale_images) for v in variants}
     cells = [(v, b) for v in variants for b in batches]
     able = [(v, b) for v, b in cells if isinstance(ready[v], Predictor)]
     found = rounds(lambda: {(v, b): timed_answer(ready[v], batches[b]) for v, b in able},

@@ -126,12 +126,17 @@ def measure(
     trained = {name: p for name, p in twin.model.named_parameters() if p.requires_grad}
     real = made_for(optimizer, trained)
     if gpu: _warm_up(twin, batch, real)
-    found = _footprint(record_step(twin, batch), optimizer, 0, 1)
+    trace = record_step(twin, batch)
+    standing = _standing(trace, optimizer)
+    dense = sum(p.nbytes - _bytes(p.grad) for p in trained.values() if p.grad is not None and p.grad.is_sparse)
+    found = rank_footprint(replace(standing, grads=standing.grads - dense), trace.moments.tolist())
     for made in real: update(made)
-    kept = [t for made in real for t in optimizer_tensors(made)]
-    state = sum(part.nbytes for t in kept for part in ((t._indices(), t._values()) if t.is_sparse else (t,)))
+    state = sum(_bytes(t) for made in real for t in optimizer_tensors(made))
     total = torch.cuda.max_memory_allocated(device) - before if gpu else found.total - found.optimizer + state
     return replace(found, optimizer=state, total=total)
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return sum(part.nbytes for part in ((tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)))
 
 def _warm_up(sample: StepSample, batch: Any, optimizers: list[Any]) -> None:
     "A step that is not measured: the libraries choose kernels, and the optimizer makes its state."

@@ -467,6 +467,65 @@ def test_a_loss_with_weights_and_what_the_step_finds_by_itself_stay_as_they_are(
     held = pipe.optimizer.param_groups[0]["params"]
     pipe.step(pipe.model, next(iter(pipe.loader))).backward()
     assert all(p.grad is not None for p in held) and loss.scale.grad is None and loss.calls == 0
+    with remedies._recompute(precision="bf16")(pipe) as changed:
+        changed.step(changed.model, next(iter(changed.loader))).backward()
+        assert all(p.grad is not None for group in changed.optimizer.param_groups for p in group["params"])
+
+
+class Remembered(Scaled):
+    "Keeps its last loss, with the graph: no copy can be made then."
+    def forward(self, outputs, targets):
+        self.last = super().forward(outputs, targets)
+        return self.last
+
+
+def test_a_loss_that_cannot_be_copied_is_used_itself_and_put_back():
+    net, loss = nn.Linear(4, 2), Remembered()
+    loss(net(torch.rand(3, 4)), torch.tensor([0, 1, 0])).backward()
+    gradient = loss.scale.grad
+    diagnose(net, DataLoader(Samples(), 8), loss_fn=loss, **QUICK)
+    assert loss.calls == loss.scale == 1 and loss.scale.grad is gradient
+
+
+TEACHER = nn.BatchNorm1d(4)
+
+
+def test_what_the_step_finds_in_objects_and_inner_functions_stays_as_it_was():
+    class Slots:
+        __slots__ = ("net",)
+        def __init__(self): self.net = nn.BatchNorm1d(4)
+    class Loss:
+        def __init__(self): self.own, self.parts = nn.BatchNorm1d(4), SimpleNamespace(net=Slots())
+        def __call__(self, outputs, targets):
+            x = torch.rand(8, 4)
+            return outputs.mean() + sum(each.mean() for each in [f(x) for f in (self.own, self.parts.net.net)])
+    loss, net = Loss(), nn.Linear(4, 2)
+    ways = [dict(loss_fn=loss), dict(step=lambda m, b: loss(m(b[0]), sum(TEACHER(x).sum() for x in b[0].split(4))))]
+    for how in ways:
+        pipe = make_pipeline(net, DataLoader(Samples(), 8), device="cpu", **how)
+        with kept_beside(pipe.step): pipe.step(pipe.model, next(iter(pipe.loader))).backward()
+        for norm in (TEACHER, loss.own, loss.parts.net.net):
+            assert norm.num_batches_tracked == 0 and norm.weight.grad is None
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script", "ignore:.*nested")
+def test_modules_of_other_kinds_are_put_back():
+    scripted, odd = torch.jit.script(nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))).eval(), nn.Linear(4, 2)
+    odd.ragged = nn.Buffer(torch.nested.nested_tensor([torch.rand(2), torch.rand(3)]))
+    def step(model, batch): return (model(batch) - scripted.train()(batch) - odd(batch)).square().mean()
+    with kept_beside(step): step(nn.Linear(4, 2), torch.rand(3, 4)).backward()
+    assert not any(m.training for m in scripted.modules()) and all(p.grad is None for p in scripted.parameters())
+    assert dict(scripted.named_buffers())["1.num_batches_tracked"] == 0 and odd.weight.grad is None
+
+
+def test_what_cannot_be_put_back_is_said_and_the_rest_is_put_back():
+    teacher = nn.BatchNorm1d(4)
+    teacher.weight.grad = torch.ones(4)
+    with pytest.warns(UserWarning, match="1 gradients, modes or buffers beside the model could not be put back"):
+        with kept_beside(lambda: teacher):
+            teacher(torch.rand(3, 4))
+            teacher.weight.data = torch.ones(3)  # the gradient does not fit any more
+    assert teacher.num_batches_tracked == 0
 
 
 def test_a_stop_ends_it_and_leaves_no_process():
@@ -593,7 +652,7 @@ def test_nonsense_is_refused(make, words):
     (dict(budget_seconds=0), "budget_seconds must be a finite number above 0, got 0"),
     (dict(budget_seconds=float("nan")), "budget_seconds"),
     (dict(precision="int4"), "precision must be one of"), (dict(step=3), "step must be a function"),
-    (dict(between=2.0), "between must be a function"),
+    (dict(between=2.0), "between must be a function"), (dict(report=3), "report must be a function, got 3"),
     (dict(read="nowhere"), "nowhere is not a callable of Samples"),
     (dict(channels_last="yes"), "channels_last must be True or False"), (dict(transform=3), "transform must be a name"),
     (dict(loss_fn=nn.MSELoss), r"loss_fn must not be a class: pass MSELoss\(\)"),

@@ -10,12 +10,14 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from mlinfra.lab import drift
 from mlinfra.engine.base import timing
 from mlinfra.engine.serve import worker_server as server
 from mlinfra.views import inference as inference_views
 from mlinfra import inference
+from mlinfra.engine.export.variants import answering, compare_variants, scores_of
 from mlinfra.engine.serve.request_queue import Policy, ServiceTime, mean_wait, poisson_arrivals, simulate
 from mlinfra.engine.serve.worker_server import serve
 from mlinfra.inference import Predictor, highest_rate
@@ -324,6 +326,24 @@ def test_bytes_are_tokens_for_a_model_with_embeddings_as_in_fit():
         def forward(self, x): return super().forward(x.long()).mean(1)
     model, tokens = Bytes(256, 4), torch.tensor([[7, 200, 255]], dtype=torch.uint8)
     assert torch.equal(Predictor(model, device="cpu")(tokens), model(tokens).detach())
+    same = compare_variants(dict(module=model, predictor=Predictor(model, device="cpu")),
+                            TensorDataset(tokens, torch.tensor([1])), (1,), rounds=2)
+    assert not same.largest_difference.any()
+    scores = scores_of(answering(model), tokens)
+    assert torch.equal(scores, model(tokens).detach())
+
+
+def test_pixels_of_a_model_with_embeddings_are_scaled_on_request():
+    class Grey(nn.Module):
+        def __init__(self): super().__init__(); self.places, self.head = nn.Embedding(4, 4), nn.Linear(16, 2)
+        def forward(self, x): return self.head((x + self.places.weight).flatten(1))
+    model, pixels = Grey(), torch.randint(0, 256, (5, 4, 4), dtype=torch.uint8)
+    asked = Predictor(model, device="cpu", scale_images=True)(pixels)
+    torch.testing.assert_close(asked, model(pixels / 255).detach())
+    assert torch.equal(Predictor(model, device="cpu")(pixels), model(pixels).detach()), "tokens, as in fit"
+    rows = inference.sweep_batches(nn.Linear(4, 2), pixels[0], (2,), repeats=1, device="cpu", scale_images=True)
+    assert rows.note.tolist() == [""]
+    with pytest.raises(ValueError, match="scale_images must be True or False"): Predictor(model, scale_images="yes")
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,12 @@ def drawn(number): return float(torch.rand(())) + number
 
 
 @functools.cache
+def factory(std):
+    def noise(x): return x + std * torch.randn_like(x)
+    return noise
+
+
+@functools.cache
 def scaled(number): return np.random.default_rng(number).random() + number
 
 
@@ -130,8 +136,13 @@ def test_what_a_cache_has_drawn_is_named_and_what_it_computes_is_not(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train("", Checkpointer(tmp_path / "a"), step=step_of(scaled), epochs=1)
-    with pytest.warns(UserWarning, match="leave out step.factor .it remembers what it has drawn.: a resumed"):
-        train("", Checkpointer(tmp_path / "b"), step=step_of(drawn), epochs=1)
+        average = torch.nn.Linear(1, 1)
+        average.noise, average.drawn = factory, drawn  # which the training does not call
+        train("", Checkpointer(tmp_path / "c", extra=[("average", average)]), epochs=1)
+        def noisy(model, batch): return cross_entropy(model(factory(0.1)(batch[0])), batch[1])
+        train("", Checkpointer(tmp_path / "d"), step=noisy, epochs=1)
+    with pytest.warns(UserWarning, match="leave out step.factor .it remembers what it has drawn.: these have changed"):
+        train("", Checkpointer(tmp_path / "b", every=2), step=step_of(drawn), epochs=1)
 
 
 class Exchange:
@@ -146,7 +157,22 @@ def test_an_activation_that_was_exchanged_is_told(tmp_path):
         train("", Checkpointer(tmp_path), Exchange())
 
 
-def test_a_wide_frame_is_marked_by_some_of_its_cells():
+@pytest.mark.parametrize("shape", [(4000, 20), (1000, 200), (100, 70_000)])
+@pytest.mark.parametrize("kind", ["float64", "bool", "datetime64[ns]", "mixed", "object"])
+def test_one_cell_of_a_frame_is_marked_and_its_names_and_order(shape, kind):
+    rows, wide = shape if kind != "object" else (1000, min(shape[1], 200))  # of more objects some are compared
+    table = pd.DataFrame(np.zeros((rows, wide)).astype("float64" if kind == "mixed" else kind))
+    if kind == "mixed": table["words"] = "a"
+    marks = [odd_mark(table)]
+    assert marks == [odd_mark(table.copy())]
+    table.iloc[1, 1] = {"bool": True, "datetime64[ns]": pd.Timestamp(2020, 1, 1)}.get(kind, 2.0)
+    marks.append(odd_mark(table))
+    for other in (table.set_axis(table.index + 1), table.rename(columns={1: "one"}), table.iloc[::-1]):
+        marks.append(odd_mark(other))
+    assert len({0, *marks}) == 6
+
+
+def test_a_wide_frame_is_marked_by_sums_or_some_of_its_cells():
     wide, cells = pd.DataFrame(np.zeros((100, 70_000))), np.full((2, 70_000), "a", dtype=object)
     before = odd_mark(wide), odd_mark(cells)
     wide += 1

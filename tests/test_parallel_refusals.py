@@ -10,6 +10,7 @@ import torch
 from parallel_loops import difference
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.dist.ranks import RankError, call_each, run_ranks
@@ -378,6 +379,22 @@ HEALTHY = dict(
     picked=lambda out, y: -out.log_softmax(1).gather(1, y[:, None]).mean())
 
 
+def now_and_then(how, kind):
+    "Terms that a batch has or not, from the third one on, and a loss that is computed again in backward."
+    def step(run, own, x, y, kept):
+        out, kept[0] = run.model(x), kept[0] + 1
+        each = F.cross_entropy(out, y, reduction="none")
+        if kind == "checkpointed":
+            loss = checkpoint(lambda out, y: 0.5 * F.cross_entropy(out, y), out, y, use_reentrant=False)
+        elif kind == "nothing": loss = (each * (y > 2)).sum() / len(x) if bool((y > 2).any()) else 0 * out.sum()
+        else: loss = each.sum() / len(x)
+        if kind == "boxes" and kept[0] > 2 and bool((y > 2).any()): loss = loss + 5 * out[y > 2].square().sum() / len(x)
+        loss.backward()
+        own.step(), own.zero_grad()
+        return loss
+    return train(how, step=step, begin=lambda *_all: [0], epochs=1, batches=lambda: DataLoader(loader().dataset, 2))
+
+
 def average(how, first):
     "An average of the weights, of a copy that is made before parallelize, of what it gives, or of what it got: None."
     copies = []
@@ -450,7 +467,7 @@ def gpt2(how, labels):
 APART, HOOK = "does not treat each sample by itself", "has a hook on its gradient"
 STRANGE, WHOLE = "that parallelize was not given", "looks at more than one element of the parameters"
 OF_ONE, PART = "of the parameters of .* is of one rank", "a rank has a part of"
-UNEVEN = "does not follow the samples of a rank"
+UNEVEN = "in batch 5, for each sample, by (24|18) on rank 0 and by (16|10) on rank 1"
 CASES = {  # (loop, arguments): how -> the words by which it is refused; "" where it is equal
     **{(of_model, name): dict(ddp=APART, fsdp=APART, pipeline="")
        for name in ("running_mean", "samples", "batch_mean", "instance")},
@@ -483,8 +500,9 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     (left_early,): dict(ddp="", fsdp="", pipeline="", tensor=""),
     (third_of_three,): dict(ddp="", fsdp=""),
     **{(padded, masked): dict(ddp=UNEVEN, fsdp=UNEVEN) for masked in (False, True)},
-    **{(healthy, loss, size): dict(ddp="") for loss in HEALTHY for size in (3, 4)},
-    (healthy, "own_mean", 4): dict(ddp="", fsdp=""),
+    **{(healthy, loss, size): dict(ddp="", **(dict(fsdp="") if loss == "own_mean" else {}))
+       for loss in HEALTHY for size in (3, 4)},
+    **{(now_and_then, kind): dict(ddp="") for kind in ("boxes", "nothing", "checkpointed")},
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, None): dict(pipeline=PART),

@@ -468,7 +468,8 @@ def test_what_would_fail_in_every_trial_is_refused(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): tune(asked.pop("objective"), asked.pop("space"), **asked)
 
 
-@pytest.mark.parametrize("values", [[1e300, 2e300, 1.5e300], [1e-320, 2e-320, 3e-320], "abc", None, ["a", "b"]])
+@pytest.mark.parametrize("values", [[1e300, 2e300, 1.5e300], [1e-320, 2e-320, 3e-320], "abc", None, ["a", "b"],
+                                    [torch.ones((), requires_grad=True)] * 2])
 def test_figures_that_no_verdict_can_be_computed_of_are_refused(values):
     with pytest.raises(ValueError, match="^a must be"): is_better(values, [0.1, 0.2, 0.3])
 

@@ -112,7 +112,8 @@ def _by_rule(rows: pd.DataFrame) -> pd.DataFrame:
 def fewest_tensor_list(
     sweep:PublishedSweep,
 ) -> pd.DataFrame:         # rows of `sweep_table`
-    "A list as long as the shortlist, made without a clock: the fewest tensor ranks and stages that fit or are near."
+    """A list as long as the shortlist, made without a clock, of what fits or is near: without checkpointing first, then
+    the fewest tensor ranks and stages."""
     import pandas as pd
     rows = _by_rule(sweep_table(sweep))
     twice = ["sharding_stage"] * has_few_sequences(sweep.job, sweep.cluster)

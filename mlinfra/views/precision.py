@@ -315,7 +315,7 @@ def plot_ends(
         finite = {power: end for power, end in ends.items() if math.isfinite(end)}
         broken = [power for power in ends if power not in finite]
         ax.plot(list(finite), list(finite.values()), "o-", ms=4, color=COLORS[color], linewidth=1.5, label=name)
-        ax.plot(broken, [1.05 * top] * len(broken), "x", color=COLORS[color], ms=7)
+        ax.plot(broken, [0.94] * len(broken), "x", color=COLORS[color], ms=7, transform=ax.get_xaxis_transform())
     if any(not math.isfinite(end) for ends in sweeps.values() for end in ends.values()):
         ax.annotate("x: the loss is NaN", (0.99, 0.99), xycoords="axes fraction", ha="right", va="bottom", fontsize=9)
     if len(sweeps) > 1: ax.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.06, 0.5))

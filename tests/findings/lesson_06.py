@@ -50,7 +50,7 @@ CASES = {
         (photos(24.9, load_0=60.0), "60.0 when it was watched and 28.0 in a worker"),
         (photos(30.0, wait2=5.5), "still waits 5.5 ms of a step for loading"),
         (photos(23.6, wait2=0.1, hand2=2.1), "with two it is the device: computing takes 21.4 ms of a step of 23.6."),
-        (photos(24.9), "it took 24.9 ms, not 23.4. The hand-over took 3.1 ms beside two workers, and 2.0"),
+        (photos(24.9), "took 24.9 ms, not the 23.4 of the formula. The hand-over took 3.1 ms beside two workers"),
     ],
     "w6000006": [
         (sweep(11.9, high=2.9), "it proves nothing"),

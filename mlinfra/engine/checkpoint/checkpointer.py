@@ -89,9 +89,9 @@ class Checkpointer:
         self.best_metric = None if best is None else BestMetric(best, higher)
         self.background, self.config = boolean("background", background), named_settings(config)
         self.skip, self.override = None if skip is None else boolean("skip", skip), override_names(override)
-        if not isinstance(extra, (Mapping, type(None))):
-            raise ValueError(f"extra must give each object a name, as dict(ema=ema) does, got {type(extra).__name__}")
-        self.extra = dict(extra or {})
+        try: self.extra = {} if extra is None else dict(extra)
+        except (TypeError, ValueError): raise ValueError(
+            f"extra must give each object a name, as dict(ema=ema) does, got {type(extra).__name__}") from None
         for name, thing in self.extra.items():
             if not has_state(thing):
                 raise TypeError(f"extra[{name!r}] must have state_dict and load_state_dict, got {type(thing).__name__}")
@@ -215,7 +215,7 @@ class Checkpointer:
             plain, eval_ = plain_names(run.model), set(self._kept["model"].get("eval", ()))
             for name, module in run.model.named_modules(): module.training &= plain(name) not in eval_
         if self._kept is not None and (other := other_layers(self._kept["model"], run.model)): self.folder.warn(
-            f"the saved run had other layers: {some(other)}; the losses are others than those of an uninterrupted run")
+            f"the saved run had other layers: {some(other)}; the losses may not be those of an uninterrupted run")
         self._kept = None
         lost = [path + f" ({why})" * bool(why)
                 for path, why in [*self._around.lost.items(), *self._watchers.lost.items()]]

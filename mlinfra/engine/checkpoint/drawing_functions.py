@@ -9,6 +9,7 @@ import dis
 import random
 import re
 from functools import cache
+from itertools import pairwise
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -23,14 +24,18 @@ __all__ = ['CACHED', 'function_names', 'draws_numbers']
 # %% ../../../nbs/engine/checkpoint/drawing_functions.ipynb #b1377f0a
 CACHED = type(cache(len))  # what functools.cache and lru_cache make of a function
 
+_COMPREHENSIONS = "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"  # a part of the function that they stand in
+
 @cache
 def function_names(
     code:CodeType,
+    inner:bool=True,  # of the functions inside of it, too
 ) -> tuple[tuple[str, ...], ...]:
-    "Globals, attributes and modules that a function names, and the functions inside of it."
+    "Globals, attributes and modules that a function names."
     codes, found, attributes, modules = [code], set(), set(), set()
     for each in codes:
-        codes += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
+        codes += [one for one in each.co_consts if isinstance(one, CodeType) and (
+            inner or one.co_name in _COMPREHENSIONS)]
         for step in dis.get_instructions(each):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"): found.add(step.argval)
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"): attributes.add(step.argval)
@@ -46,22 +51,34 @@ _RANDOM = re.compile(r"(^|_)(rng|random|generator|gen)s?(_|$)")
 def draws_numbers(
     function:Any,
 ) -> bool:  # False where that cannot be told
-    "Whether a function names a generator that others share, and what draws from it."
+    "Whether a function itself names a generator that others share, and what draws from it."
     if not isinstance(function, FunctionType): return False
-    names, attributes, _modules = function_names(function.__code__)
-    if _SEED & {*names, *attributes}: return False  # of its own
-    around = function.__globals__
+    code, around = function.__code__, function.__globals__
+    names, attributes, _modules = function_names(code, inner=False)
     held = [around[name] for name in names if name in around]
     for cell in function.__closure__ or ():
         try: held.append(cell.cell_contents)
         except ValueError: pass  # one that is empty yet
+    if any(map(_seeds, [function, *held])) or "meta" in code.co_consts: return False  # of its own; shapes alone
     if any(map(_is_draw, held)): return True
     draws = {name for name in attributes if _DRAW.fullmatch(name)}
     if not draws: return False
     if any(issubclass(type(one), GENERATORS) or one is random or one is np.random for one in held): return True
     if any(one is np for one in held) and "random" in attributes and draws - {"random"}: return True
-    if any(one is torch for one in held) and any(hasattr(torch, name) for name in draws - {"random"}): return True
+    if any(hasattr(torch, name) for name in draws - {"random"} if _is_of_torch(name, code, around)): return True
     return any(_RANDOM.search(name) for name in {*attributes} - draws)  # self.rng
+
+def _seeds(value: Any) -> bool:
+    "Whether it is a function that sets a seed or makes a generator."
+    if type(value) is not FunctionType: return False
+    names, attributes, _modules = function_names(value.__code__, inner=False)
+    return any(name in _SEED or "seed" in name for name in {*names, *attributes})
+
+def _is_of_torch(name: str, code: CodeType, around: dict[str, Any]) -> bool:
+    "Whether the code, or a comprehension in it, says torch.name."
+    parts = [code, *(one for one in code.co_consts if isinstance(one, CodeType) and one.co_name in _COMPREHENSIONS)]
+    return any(after.argval == name and before.opname == "LOAD_GLOBAL" and around.get(before.argval) is torch
+               for part in parts for before, after in pairwise(dis.get_instructions(part)))
 
 def _is_draw(value: Any) -> bool:
     "Whether it is a method of a generator, as `from random import random` gives one, or a function such as torch.rand."

@@ -98,7 +98,7 @@ class Found:
         self.values: dict[str, ValuePlace] = {}   # numbers, words, tensors, and containers of these
         self.owners: dict[str, Any] = {}          # of values: dictionaries, lists and objects
         self.files: dict[str, Any] = {}           # that are read, from one place to the next
-        self.odd: dict[str, Any] = {}             # frames and the like, which are watched and not kept
+        self.odd: dict[str, Any] = {}             # frames, caches of draws: they are watched and not kept
         self.lost: dict[str, str] = {}            # iterators and the like -> why they cannot be put back
         self._seen, self._places = {id(one): one for one in known}, {}
         own = "observers.", "extra."  # their state_dict is asked, that of others is kept elsewhere
@@ -128,7 +128,7 @@ class Found:
                 self.lost[at] = ""
             elif odd_mark(value) is not None: self.odd |= {at: value} if id(value) not in self._seen else {}
             elif _is(value, CACHED) and draws_numbers(value.__wrapped__) and id(value) not in self._seen:
-                self.lost[at] = "it remembers what it has drawn"
+                self.odd[f"{at} (it remembers what it has drawn)"] = value
                 self._todo.append((at, value, False))
             else: self._todo.append((at, value, _is(thing, nn.Module) and thing._modules.get(place.key) is value))
 
@@ -301,7 +301,7 @@ class HeldState:
         self.late: list[str] = []  # objects that are kept, and were made later than this
         self.large: list[str] = []  # values that changed, and are too large to be kept
         self.lost = found.lost | {path: why for path, one in found.objects.items() if (why := _why_not(one))}
-        self._odd = {path: odd_mark(one) for path, one in found.odd.items()}
+        self._odd = {path: _odd_mark(one) for path, one in found.odd.items()}
         self._frozen = {path: _marks(found.objects[path]) for path in self.lost if self.lost[path].endswith(_FROZEN)}
         self.exchanged: list[str] = []  # buffers that the saved run never changed, and that were others here
         self._note_buffers(found)
@@ -319,7 +319,7 @@ class HeldState:
             same = _buffers_of(found.objects[path]).items() & self._buffers.get(path, {}).items()
             if same: objects[path] = kept | dict(constant=sorted(name for name, _mark in same))
         self.late, self.large, values = sorted(objects.keys() - self._paths), [], {}
-        odd = {path: odd_mark(one) for path, one in found.odd.items()}
+        odd = {path: _odd_mark(one) for path, one in found.odd.items()}
         self.large += [path for path in odd if self._odd.setdefault(path, odd[path]) != odd[path]]
         for path, place in found.values.items():
             value = place.get()
@@ -367,6 +367,9 @@ class HeldState:
             try: file.seek(places[path])
             except Exception: odd.append(path)
         return odd
+
+def _odd_mark(value: Any) -> Any:
+    return value.cache_info()[1:] if _is(value, CACHED) else odd_mark(value)  # not the hits
 
 def _reference(value: Any) -> Any:
     "What tells it from others as long as it lives, and keeps it not alive."

@@ -41,7 +41,8 @@ _LONG = 100_000    # items: a longer list is compared by samples
 _SUMS = 1000       # tensors and arrays of a value that are summed at each look
 _WHOLE = 64 << 10  # bytes: of a larger array only samples are summed
 _SAMPLES = 4096
-_CELLS = 16 * _SAMPLES  # of a frame
+_CELLS = 64 * _SAMPLES  # of a frame: of more objects only samples are compared
+_NUMBERS = 8 << 20  # of a frame: so many are summed
 _SCALARS = {bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device}
 _TENSORS = {torch.Tensor, nn.Parameter}
 _NAMED = dict(deque=deque, Counter=Counter, OrderedDict=OrderedDict)
@@ -113,14 +114,32 @@ def odd_mark(
     pandas = sys.modules.get("pandas")
     frame = pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series, pandas.Index))
     if not frame and not (isinstance(value, np.ndarray) and value.dtype.hasobject): return None
-    some = value
-    if np.ndim(value):
-        wide = math.prod(np.shape(value)[1:]) or 1
-        rows = getattr(value, "iloc", value)[::len(value) // max(1, min(_SAMPLES, _CELLS // wide)) + 1]
-        step = wide // _CELLS + 1
-        some = rows if step == 1 else rows.iloc[:, ::step] if frame else rows.flat[::step]
-    try: return zlib.crc32(pickle.dumps((np.shape(value), some)))
+    try:
+        sums, rest = _sums(value) if frame and np.ndim(value) == 2 else ([], value)
+        return zlib.crc32(pickle.dumps((np.shape(value), sums, _samples(rest))))
     except Exception: return 0  # whatever the objects in it do
+
+def _sums(frame: Any) -> tuple[list[Any], Any]:
+    "Checksums of the sums of a frame's numbers, by row and by column, which are quick; and what is no number."
+    kinds = frame.dtypes
+    some = [kind for kind in kinds.unique()
+            if isinstance(kind, np.dtype) and kind.kind in "biufmM" and kind.itemsize <= 8]
+    if frame.size > _NUMBERS or not some: return [], frame
+    found = [frame.columns]
+    for kind in some:
+        own = frame if (kinds == kind).all() else frame.loc[:, (kinds == kind).to_numpy()]
+        bits = own.to_numpy().view(f"u{kind.itemsize}")  # which has no NaN
+        found += [zlib.crc32(bits.sum(axis, dtype=np.uint64)) for axis in (0, 1)]
+    return found, frame.loc[:, (~kinds.isin(some)).to_numpy()]
+
+def _samples(value: Any) -> Any:
+    "All cells, or those of some rows and, where these are long, of some columns."
+    if not np.ndim(value): return value
+    wide = math.prod(np.shape(value)[1:]) or 1
+    most = min(_SAMPLES, max(64, _CELLS // wide))  # rows
+    rows = getattr(value, "iloc", value)[::-(-len(value) // most) or 1]
+    step = -(-len(rows) * wide // _CELLS) or 1
+    return rows if step == 1 else rows.iloc[:, ::step] if hasattr(rows, "iloc") else rows.flat[::step]
 
 def _file_mark(file: Any) -> int:
     held = file.getvalue()

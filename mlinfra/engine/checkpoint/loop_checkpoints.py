@@ -186,7 +186,7 @@ class LoopCheckpoints(LoopEvents):
                                             kept["identity"].get("settings"))
         load_model(model, kept["model"])
         if other := other_layers(kept["model"], model): self.folder.warn(
-            f"the saved loop had other layers: {some(other)}; the losses are others than those of an uninterrupted one")
+            f"the saved loop had other layers: {some(other)}; the losses may not be those of an uninterrupted one")
         for name, one in self._optimizers.items():
             load_optimizer_state(one, kept["optimizers"][name], named)
             if added := one.param_groups[len(self._names[name]):]: self.folder.warn(

@@ -87,7 +87,10 @@ def other_layers(
     kept:Mapping[str, Any],  # from `model_state`; earlier versions have no layers
     model:nn.Module,
 ) -> list[str]:              # in words
-    "Layers without weights that are of another class than those of the saved model."
+    """Layers without weights that are of another class than those of the saved model.
+
+    A class that was only renamed is among them; other settings of the same class, as those of a dropout, are not.
+    """
     before, now = kept.get("layers", {}), plain_layers(model)
     return [f"{name} is a {now[name]} and was a {before[name]}" for name in now
             if before.get(name, now[name]) != now[name]]

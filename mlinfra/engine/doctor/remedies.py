@@ -27,7 +27,7 @@ from .predictions import (
     LEAST_SPEEDUP, faster_step, larger_batch_speedup, lighter_step, loop_speedup, step_with_workers,
     step_without_workers, worker_numbers)
 from .step_timer import OutOfTime
-from .training_pipeline import TrainingPipeline, copies_of
+from .training_pipeline import TrainingPipeline, copies_of, guess_step
 from ..loading.batch_tensors import batch_bytes, joined
 from ..loading.dataset_callables import Place, find_callables
 from ..loading.loader_surgery import clone_loader, length_of, opened
@@ -224,9 +224,10 @@ def _load_pair(bench: Bench, other: Bench) -> dict[str, float]:
 def _recompute(**changes: Any) -> Apply:
     "Change how the model computes: channels_last or precision of the pipeline."
     def apply(pipe: TrainingPipeline) -> Any:
-        model, optimizer, _ = copies_of(pipe.model, pipe.optimizer, pipe.device,
-                                     changes.get("channels_last", pipe.channels_last))
-        return changed(pipe, model=model, optimizer=optimizer, **changes)
+        model, optimizer, loss_fn = copies_of(pipe.model, pipe.optimizer, pipe.device,
+                                              changes.get("channels_last", pipe.channels_last), pipe.loss_fn)
+        step = guess_step(loss_fn) if pipe.guessed else pipe.step
+        return changed(pipe, model=model, optimizer=optimizer, loss_fn=loss_fn, step=step, **changes)
     return apply
 
 def _channels_last(trials: Trials) -> list[Advice]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import sys
 import types
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,6 +48,7 @@ class TrainingPipeline:
     between:Callable[[int], Any]|None=None  # what the loop does after a step, given its number
     guessed:bool=True                       # `step` is ours
     samples:Callable[[Any], int]=samples_in # in a batch
+    loss_fn:Any=None                        # of `step`, where that is ours; a private copy, if it is a module
 
     def move(
         self,
@@ -125,7 +130,7 @@ def make_pipeline(
     loader = with_own_order(_checked(loader))
     twin, twin_optimizer, loss_fn = copies_of(model, optimizer, device, channels_last, loss_fn)
     return TrainingPipeline(twin, loader, step or guess_step(loss_fn), twin_optimizer, device, precision, transfer,
-                            channels_last, between, guessed=step is None, samples=samples)
+                            channels_last, between, guessed=step is None, samples=samples, loss_fn=loss_fn)
 
 def _checked(loader: Any) -> Any:
     "The loader, or one for a map-style data set."
@@ -144,62 +149,98 @@ def copies_of(
     optimizer:Any,             # copied with it; or what `make_optimizer` takes; None: SGD
     device:torch.device,       # where the copy goes
     channels_last:bool=False,  # its memory format
-    loss_fn:Any=None,          # copied and moved with it where it is a module: it may have weights, or count
+    loss_fn:Any=None,          # copied and moved with it if it is a module that can be copied, else yours
 ) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
     "Copy the model, in training, and its optimizer, with a learning rate that hardly moves the weights."
     check_values(model)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError("the model has no parameter to train: all are frozen, or there are none")
     if optimizer is not None: optimizer = make_optimizer(model, optimizer)
-    loss_part = loss_fn if isinstance(loss_fn, nn.Module) else None
-    # together: the optimizer's parameters are then the twins'
-    try: twin, twin_optimizer, loss_twin = copy.deepcopy((model, optimizer, loss_part))
-    except (RuntimeError, TypeError) as error:
-        raise ValueError("model and optimizer cannot be copied, and the doctor does not touch yours: "
-                         f"{error}") from error
+    twin, twin_optimizer, loss_twin = _copied(model, optimizer, loss_fn if isinstance(loss_fn, nn.Module) else None)
     twin = twin.to(device, memory_format=torch.channels_last if channels_last else torch.preserve_format)
     if not model.training: twin.train()  # else layers that are frozen stay in evaluation
     twin.zero_grad()
-    if loss_twin is not None: loss_fn = loss_twin.to(device)
+    if loss_twin is not None:
+        loss_fn = loss_twin.to(device)
+        loss_fn.zero_grad()
     if optimizer is None: twin_optimizer = torch.optim.SGD([p for p in twin.parameters() if p.requires_grad])
     for group in twin_optimizer.param_groups:
         if "lr" in group: group["lr"] = group["lr"] * 0 + 1e-6  # so that no guessed loss runs away
     return twin, twin_optimizer, loss_fn
 
+def _copied(model: nn.Module, optimizer: Any, loss: nn.Module | None) -> tuple[nn.Module, Any, nn.Module | None]:
+    "Copies, made together: the optimizer's parameters are then the twins'. None of a loss that cannot be copied."
+    if loss is not None:  # it may hold a lock, or its last result with the graph
+        with suppress(Exception): return copy.deepcopy((model, optimizer, loss))
+    try: return *copy.deepcopy((model, optimizer)), None
+    except (RuntimeError, TypeError) as error:
+        raise ValueError("model and optimizer cannot be copied, and the doctor does not touch yours: "
+                         f"{error}") from error
+
 # %% ../../../nbs/engine/doctor/training_pipeline.ipynb #cf97aff4
+_MOST, _DEEP = 20_000, 3  # things that are looked at; objects within objects
+
 def _reached(step: Callable) -> list[Any]:
-    "Modules and tensors that a function finds by itself: what it is bound to, in its closure, by global names."
-    found, seen, todo = [], set(), [step]
-    while todo:
-        one = todo.pop()
+    """Modules and tensors that a function finds by itself: what it is bound to, in its closure, by global names, and
+    what objects of the user's own hold, which it finds so."""
+    found, seen, todo = [], {}, deque([(step, 0)])
+    while todo and len(seen) < _MOST:
+        one, deep = todo.popleft()
         if id(one) in seen: continue
-        seen.add(id(one))
-        if isinstance(one, (nn.Module, torch.Tensor)): found.append(one)
-        elif isinstance(one, functools.partial): todo += [one.func, *one.args, *one.keywords.values()]
-        elif isinstance(one, types.MethodType): todo += [one.__func__, one.__self__, *_attributes(one.__self__)]
-        elif isinstance(one, types.FunctionType): todo += _named(one)
-        elif isinstance(one, (list, tuple)) and len(one) < 100: todo += one
-        elif isinstance(one, dict) and len(one) < 100: todo += one.values()
-        elif one is step: todo += [getattr(type(one), "__call__", None), *_attributes(one)]
+        seen[id(one)], more = one, []
+        if _is(one, (nn.Module, torch.Tensor)): found.append(one)
+        elif _is(one, functools.partial): more = [one.func, *one.args, *one.keywords.values()]
+        elif _is(one, types.MethodType):
+            todo.extend((value, deep + 1) for value in _attributes(one.__self__))
+            more = [one.__func__, one.__self__]
+        elif _is(one, types.FunctionType): more = _named(one)
+        elif _is(one, (list, tuple)): more = one if len(one) < 100 else []
+        elif _is(one, dict): more = one.values() if len(one) < 100 else []
+        elif one is step or deep < _DEEP and _is_users(one):
+            todo.extend((value, deep + 1) for value in _attributes(one))
+            more = [getattr(type(one), "__call__", None)]
+        todo.extend((value, deep) for value in more)
     return found
 
-def _attributes(owner: Any) -> list[Any]: return [*getattr(owner, "__dict__", {}).values()]
+def _is(thing: Any, kind: Any) -> bool: return issubclass(type(thing), kind)  # isinstance may run the user's code
+
+def _is_users(one: Any) -> bool:
+    "Whether its class is of no installed package; a namespace is the user's, too."
+    home = str(type.__getattribute__(type(one), "__module__"))
+    if home in ("types", "argparse"): return True
+    if home.partition(".")[0] in sys.stdlib_module_names | {"torch", "mlinfra"}: return False
+    file = vars(sys.modules[home]).get("__file__") if home in sys.modules else None
+    return not {"site-packages", "dist-packages"} & {*Path(file or "").parts}
+
+def _attributes(owner: Any) -> list[Any]:
+    "What an object holds, by reading: no code of its class runs."
+    found = []
+    with suppress(Exception): found += object.__getattribute__(owner, "__dict__").values()
+    for kind in type(owner).__mro__:
+        for slot in [*type.__getattribute__(kind, "__dict__").values()]:
+            if type(slot) is not types.MemberDescriptorType: continue
+            with suppress(AttributeError): found.append(slot.__get__(owner))  # if it has one
+    return found
 
 def _named(function: types.FunctionType) -> list[Any]:
-    "What its closure holds, and the globals of the names in it."
+    "What its closure holds, and the globals of the names in it and in functions inside of it."
     cells = [cell for cell in function.__closure__ or () if cell != types.CellType()]
-    globals_ = function.__globals__
-    return [cell.cell_contents for cell in cells] + [globals_[n] for n in function.__code__.co_names if n in globals_]
+    globals_, codes, names = function.__globals__, [function.__code__], {}
+    for code in codes:
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+        names |= dict.fromkeys(code.co_names)
+    return [cell.cell_contents for cell in cells] + [globals_[name] for name in names if name in globals_]
 
 def _can_be_kept(buffer: torch.Tensor | None) -> bool:
     if buffer is None or nn.parameter.is_lazy(buffer) or buffer.is_inference(): return False
-    return buffer.layout is torch.strided and not buffer.is_meta
+    return buffer.layout is torch.strided and not buffer.is_meta and not buffer.is_nested
 
 @contextmanager
 def kept_beside(
     step:Callable,  # of a pipeline
 ) -> Iterator[None]:
-    "Gradients, buffers and modes of modules and tensors that the step finds by itself are after the block as before."
+    """Gradients, buffers and modes of modules and tensors that the step finds by itself are after the block as before.
+    Weights, other tensors and numbers that it changes itself, such as an average of weights or a count, are not."""
     found = _reached(step)
     modules = [*dict.fromkeys(part for one in found if isinstance(one, nn.Module) for part in one.modules())]
     tensors = {id(p): p for one in found for p in (one.parameters() if isinstance(one, nn.Module) else [one])}
@@ -211,9 +252,24 @@ def kept_beside(
     for p in leaves: p.grad = None
     try: yield
     finally:
-        with torch.no_grad():
-            for b, value in values:
-                if not torch.equal(b, value): b.copy_(value)
-        for module, own in buffers: module._buffers.update(own)
-        for module, mode in modes: module.training = mode
-        for p, gradient in before: p.grad = gradient
+        acts = [functools.partial(setattr, p, "grad", gradient) for p, gradient in before]
+        acts += [functools.partial(setattr, module, "training", mode) for module, mode in modes]
+        acts += [functools.partial(module._buffers.update, own) for module, own in buffers
+                 if not isinstance(module, torch.jit.ScriptModule)]  # it has no dictionary
+        _do_all(acts + [functools.partial(_put_back, *pair) for pair in values])
+
+def _put_back(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    "Without a write where nothing has changed: a graph of the user's may still need the tensor."
+    with torch.no_grad():
+        try: same = torch.equal(tensor, value)
+        except RuntimeError: same = False  # not made for every kind of numbers
+        if not same: tensor.copy_(value)
+
+def _do_all(acts: list[Callable[[], Any]]) -> None:
+    "One that fails is said, and keeps back none of the others."
+    errors = []
+    for act in acts:
+        try: act()
+        except Exception as error: errors.append(str(error).partition("\n")[0])
+    if errors: warnings.warn(f"{len(errors):,} gradients, modes or buffers beside the model could not be put back: "
+                             f"{errors[0]:.200}", stacklevel=2)

@@ -28,6 +28,7 @@ from ..base.sample_statistics import median
 from ..base.store import writing
 from ..base.text import count_text
 from ..checkpoint.object_state import unwrap_model
+from ..train.batches import are_pixels
 from .example_inputs import (
     ExampleInputs, Sizes, beyond_ranges, example_inputs, other_sizes)
 from .onnx_comparison import (
@@ -182,8 +183,9 @@ def as_taken(
     model:Any,            # that will get the images
     images:torch.Tensor,  # bytes, or what the model takes
 ) -> torch.Tensor:
-    "Images as the model takes them: bytes are divided by 255, unless the model does so itself."
-    return to_float(images) if images.dtype == torch.uint8 and not takes_bytes(model) else images
+    "Images as the model takes them: bytes are divided by 255, unless the model does so itself, or they are tokens."
+    raw = images.dtype != torch.uint8 or takes_bytes(model) or not are_pixels(model, images)
+    return images if raw else to_float(images)
 
 def needs(
     *packages:str,       # that are imported

@@ -28,6 +28,7 @@ from .fine_tuning import head_layers, new_head
 from .onnx_comparison import evaluating
 from .onnx_files import needs
 from .variants import images_and_labels
+from ..train.batches import are_pixels
 
 # %% auto #0
 __all__ = ['SOURCES', 'PACKAGES', 'Ways', 'Pretrained', 'pretrained', 'reachable', 'packaged', 'Features', 'features',
@@ -302,7 +303,7 @@ def features(
     try:
         with evaluating(model), torch.no_grad():
             for part in images.split(positive_int("batch_size", batch_size)):
-                part = to_float(part) if part.dtype == torch.uint8 else part
+                if part.dtype == torch.uint8 and are_pixels(model, part): part = to_float(part)
                 model(part if prepare is None else prepare(part))
     finally: hook.remove()
     if sum(map(len, seen)) != len(images): raise ValueError(

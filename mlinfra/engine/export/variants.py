@@ -19,6 +19,7 @@ from ..base.timing import interleave
 from ...data import as_tensors
 from .onnx_files import as_taken
 from .quantize import model_bytes
+from ..train.batches import image_dims
 
 # %% auto #0
 __all__ = ['Answer', 'images_and_labels', 'answering', 'scores_of', 'compare_variants']
@@ -58,6 +59,8 @@ def answering(
         found = variant(as_taken(variant, images))
         return getattr(found, "logits", found)
     answer.input_dtype = getattr(variant, "input_dtype", None)
+    dims = getattr(variant, "pixel_dims", (3, 4))
+    answer.pixel_dims = image_dims(variant) if isinstance(variant, nn.Module) else dims
     return answer
 
 def scores_of(

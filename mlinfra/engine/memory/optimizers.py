@@ -93,10 +93,15 @@ def made_for(
 def update(
     optimizer:Any,  # from `made_for`; the gradients are there
 ) -> None:
-    "A step of the optimizer. Its fused kernel takes no sparse gradients, such as those of `Embedding(sparse=True)`."
+    """A step of the optimizer. Its fused kernel takes no sparse gradients, such as those of `Embedding(sparse=True)`;
+    says that their momentum grows."""
     for group in optimizer.param_groups if hasattr(optimizer, "param_groups") else ():
-        sparse = any(p.grad is not None and p.grad.is_sparse for p in group["params"])
-        if sparse and group.get("fused"): group["fused"] = False
+        if not any(p.grad is not None and p.grad.is_sparse for p in group["params"]): continue
+        if group.get("fused"): group["fused"] = False
+        if isinstance(optimizer, torch.optim.SGD) and group["momentum"]: warnings.warn(
+            "the momentum of sparse gradients grows with each step, for PyTorch adds every gradient's rows to it: a "
+            "training needs more memory than its first steps; take SparseAdam or no momentum for such parameters",
+            stacklevel=3)
     optimizer.step()
 
 def _listed(made: Any) -> list[Any]: return list(made) if isinstance(made, (list, tuple)) else [made]

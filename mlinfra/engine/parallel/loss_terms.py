@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from .batch_share import Share
 
 # %% auto #0
-__all__ = ['MIXED', 'mixes_samples', 'LossTerm', 'loss_terms', 'terms_problem', 'sum_problem', 'own_divisors']
+__all__ = ['MORE', 'MIXED', 'mixes_samples', 'LossTerm', 'loss_terms', 'terms_problem', 'sum_problem', 'own_divisors', 'Divisors',
+           'LossDivisors']
 
 # %% ../../../nbs/engine/parallel/loss_terms.ipynb #lt000005
 _grad = torch.autograd.grad
@@ -26,6 +29,7 @@ def mixes_samples(
 ) -> bool:                             # False where nobody knows, too
     "Whether what a sample contributes to a loss changes with the other samples."
     if not outputs or (half := len(outputs[0]) // 2) == 0: return False
+    if any(x.retains_grad for x in outputs): return False  # what is differentiated here would be added
     try:
         with torch.enable_grad(): first = _grad(loss, outputs, create_graph=True, allow_unused=True)
         pairs = [(g, torch.arange(g.numel(), device=g.device).sin().to(g.dtype).view(g.shape)) for g in first
@@ -52,17 +56,19 @@ class LossTerm:
     times:tuple[float, ...]=()          # what the loop multiplies by
     counted:bool=False                  # whether its mean is over what all ranks count
 
+MORE = LossTerm(known=False)  # what was not looked at
+
 _PICKS = ("Max", "Min", "Amax", "Amin", "Aminmax", "Median", "Nanmedian", "Kthvalue", "Topk", "Sort")
 _OF_ONE = ("Select", "Slice", "Unbind", "Split", "SplitWithSizes")  # along the samples: what follows is of some of them
 
 def loss_terms(
     loss:torch.Tensor,        # one number
-    outputs:Iterable[Any],    # the nodes of the graph at which the outputs of models are made
+    outputs:Container[Any],   # the nodes of the graph at which the outputs of models are made
     counted:Iterable[Any]=(), # those at which a mean over samples is made that is known to be right
     most:int=20_000,          # nodes of the graph that are looked at
-) -> list[LossTerm]:          # with one that is not known where the graph has more
+) -> list[LossTerm]:          # and `MORE`, where the graph has more
     "How a loss combines the samples, term by term."
-    ends, right, found = set(outputs), set(counted), {}
+    right, found = set(counted), {}
     ways, seen = [(loss.grad_fn, LossTerm())], set()  # nodes that are kept are the same object when met again
     while ways and len(seen) < most:
         node, term = ways.pop()
@@ -70,12 +76,11 @@ def loss_terms(
         seen.add((node, term))
         if node in right:
             found[replace(term, counted=True, known=term.known and bool(term.stated or term.times))] = None
-        elif node in ends: found[term] = None
+        elif node in outputs: found[term] = None
         else:
             term = _through(node, term)
             ways += [(below, term) for below, _ in node.next_functions]
-    if ways: found[LossTerm(known=False)] = None
-    return list(found)
+    return [*found, *([MORE] if ways else [])]
 
 def _through(node: Any, term: LossTerm) -> LossTerm:
     "The term after that operation."
@@ -84,7 +89,7 @@ def _through(node: Any, term: LossTerm) -> LossTerm:
         if name in ("Div", "Mul"): return _divided(node, term, name == "Div")
         if hasattr(node, "_saved_reduction"): return _reduced(node, term)
         sizes = getattr(node, "_saved_self_sym_sizes", None)
-        if sizes is None: sizes = getattr(getattr(node, "_saved_self", None), "shape", None)
+        if sizes is None and hasattr(node, "_saved_self"): sizes = _saved(node, "self").shape
         if not sizes: return term
         dims = getattr(node, "_saved_dim", None)
         dims = range(len(sizes)) if dims is None else dims
@@ -98,19 +103,24 @@ def _through(node: Any, term: LossTerm) -> LossTerm:
     except (RuntimeError, AttributeError, TypeError): return replace(term, known=False)  # perhaps changed in place
     return term
 
+def _saved(node: Any, name: str) -> torch.Tensor | None:
+    "A tensor that backward will need. RuntimeError where somebody's function would have to compute it again."
+    if getattr(getattr(node, f"_raw_saved_{name}"), "unpack_hook", None) is None: return getattr(node, f"_saved_{name}")
+    raise RuntimeError("it is not kept (checkpointing) or is somewhere else")
+
 def _divided(node: Any, term: LossTerm, by: bool) -> LossTerm:
-    for factor in (node._saved_other, None if by else node._saved_self):
+    for factor in (_saved(node, "other"), None if by else _saved(node, "self")):
         if factor is None or factor.dim() or factor.requires_grad: continue
         value = float(factor)
         if by: term = replace(term, divisor=term.divisor * value, stated=(*term.stated, value))
-        elif value: term = replace(term, divisor=term.divisor / value, times=(*term.times, value))
+        else: term = replace(term, divisor=term.divisor / value if value else math.inf, times=(*term.times, value))
     return term
 
 def _reduced(node: Any, term: LossTerm) -> LossTerm:
     "After one of PyTorch's losses."
-    count = node._saved_self.numel()
+    count = _saved(node, "self").numel()
     if node._saved_reduction == 1:
-        total = getattr(node, "_saved_total_weight", None)
+        total = _saved(node, "total_weight") if hasattr(node, "_saved_total_weight") else None
         return replace(term, divisor=term.divisor * (count if total is None else float(total)), averaged=True)
     return replace(term, summed=max(term.summed, count)) if node._saved_reduction == 2 else term
 
@@ -129,6 +139,8 @@ def terms_problem(
     "Why the mean of the ranks' losses is not the loss of the whole batch, and what to do."
     for term in terms:
         if not term.known: continue
+        stated = [*term.stated]
+        if accumulation in stated: stated.remove(accumulation)
         if term.chosen:
             return (f"the loss picks among the samples of a batch ({term.chosen}), and a rank has a part of them. "
                     f"{_WHOLE}")
@@ -137,11 +149,11 @@ def terms_problem(
             return ("the loss has a sum over the samples, and the mean over the ranks would divide it: say "
                     "reduction=\"sum\" to parallelize if all of the loss is a sum, or divide the sum by the samples of "
                     "this rank, len(x)")
-        whole = share.samples in term.stated and share.own not in term.stated  # it is no other number that is equal
+        whole = share.samples in stated and share.own not in stated  # else the other is a number of the loop's own
         if whole and share.samples != term.summed:
             return (f"the loss divides a sum by {share.samples}, the samples of the whole batch, and this rank has "
                     f"{share.own} of them: divide by len(x), or say reduction=\"sum\" if it is a constant")
-        if samples and samples not in (share.own, term.summed) and samples in term.stated:
+        if samples and samples not in (share.own, term.summed) and samples in stated:
             return (f"the loss divides a sum by {samples}, the samples of the data set, whatever a rank has of them, "
                     "and the mean over the ranks would divide it once more: say reduction=\"sum\" to parallelize if "
                     "all of the loss is such a sum, or divide by len(x)")
@@ -162,8 +174,61 @@ def own_divisors(
     terms:Iterable[LossTerm],
     own:float,               # what this rank counts in the mean over the ranks
     counted:bool=False,      # look at what the loop multiplies means by that are over what all ranks count
-) -> tuple[float, ...]:      # must be the same on all ranks
+    times:bool=True,         # with the numbers that the loop multiplies by
+) -> tuple[float, ...]:      # must be the same on all ranks; of no term that is multiplied by 0
     "What the terms of a loss are divided by, for each sample of this rank."
-    return tuple(sorted({float(f"{term.divisor / (1 if term.counted else own):.5g}") for term in terms
-                         if term.known and (counted if term.counted else term.averaged or term.summed)
-                         and math.isfinite(term.divisor)}))
+    found = {term.divisor * (1 if times else math.prod(term.times)) / (1 if term.counted else own) for term in terms
+             if term.known and (counted if term.counted else term.averaged or term.summed)}
+    return tuple(sorted({float(f"{x:.5g}") for x in found if math.isfinite(x)}))
+
+class Divisors(NamedTuple):
+    "What the loss of a batch is divided by, for each sample."
+    values:tuple[float, ...]
+    whole:bool=False   # with what the loop multiplies by, and of all terms: another rank must have the same
+
+_sequence = torch._C._autograd._get_sequence_nr  # the number that the next node of the graph gets
+
+class LossDivisors:
+    "What the losses of a loop are divided by, batch by batch, until the ranks compare it."
+    most_nodes, most_batches = 200, 1000  # that are looked at and kept; between a loss and the outputs there are few
+
+    def __init__(self):
+        self.batch, self.found = 0, {}  # number of the batch; batch -> Divisors, without values if not known
+        self.readable = False           # by few nodes of a loss's graph
+        self.calls: list[tuple[int, int]] = []  # the first node that each call of the model has made, and the one after
+
+    def begin(self) -> None:
+        "A batch begins."
+        self.batch, self.calls = self.batch + 1, []
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        "Within, the model is called."
+        first = _sequence()
+        try: yield
+        finally: self.calls.append((first, _sequence()))
+
+    def __contains__(self, node: Any) -> bool:
+        "Whether a call of the model has made that node."
+        number = node._sequence_nr()
+        at = bisect_right(self.calls, (number, math.inf)) - 1
+        return at >= 0 and number < self.calls[at][1]
+
+    def note(self, terms: list[LossTerm], own: float, counted: bool, whole: bool) -> None:
+        "The terms of a loss of the batch; nothing is known of all its losses where a part of one is not."
+        before = self.found.get(self.batch, Divisors((), whole))
+        known = whole or all(term.known for term in terms)
+        values = own_divisors(terms, own, counted, times=whole) if known else ()
+        if not known: self.readable, self.found[self.batch] = False, Divisors(())
+        elif values and (before.values or self.batch not in self.found):
+            self.found[self.batch] = Divisors(tuple(sorted({*before.values, *values})), whole)
+        if len(self.found) > self.most_batches: del self.found[next(iter(self.found))]
+
+    def look(self, loss: torch.Tensor, outputs: Container[Any], counted: Iterable[Any], own: float) -> None:
+        "Note a loss, if few nodes tell."
+        self.note(loss_terms(loss, outputs, counted, self.most_nodes), own, False, False)
+
+    def taken(self) -> dict[int, Divisors]:
+        "What was found since it was taken last."
+        found, self.found = self.found, {}
+        return found

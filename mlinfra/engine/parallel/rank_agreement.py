@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch.distributed as dist
 from torch import nn
 
 from ..dist.process_group import rank_and_world_size
+from .loss_terms import Divisors
 
 # %% auto #0
-__all__ = ['RankState', 'some_values', 'factor', 'settings_of', 'rank_state', 'disagreement', 'check_agreed']
+__all__ = ['RankState', 'some_values', 'factor', 'settings_of', 'rank_state', 'disagreement', 'divided_apart', 'check_agreed']
 
 # %% ../../../nbs/engine/parallel/rank_agreement.ipynb #ra000005
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class RankState:
     "What one rank has before a step of an optimizer."
     settings:dict[str, Any]                              # name in the optimizer -> value
     sums:dict[tuple[str, str], tuple[float, float, float]]  # (kind, name) -> sum, sum of magnitudes, tolerance
-    divisors:dict[int, tuple[float, ...]]=field(default_factory=dict)  # batch -> those of its loss; (): not known
+    divisors:dict[int, Divisors]=field(default_factory=dict)  # batch -> of its loss
     problem:str=""                                       # of the loss, of which one rank can tell
     mixed:str=""                                         # the same of the loop's own lines
     factors:dict[str, float|None]=field(default_factory=dict)  # by which the loop has multiplied each gradient
@@ -98,10 +100,6 @@ def disagreement(
     rank:int,          # the other
 ) -> str:              # empty if there is none
     "What two ranks have that should be the same and is not, in a sentence that says what to do."
-    if other.problem: return other.problem
-    for batch in sorted(one.divisors.keys() & other.divisors.keys()):
-        mine, theirs = one.divisors[batch], other.divisors[batch]
-        if mine and theirs and not _near(mine, theirs): return _divided(batch, mine, theirs, rank)
     if other.mixed: return other.mixed
     for key in one.settings.keys() | other.settings.keys():
         mine, theirs = one.settings.get(key), other.settings.get(key)
@@ -131,18 +129,26 @@ def _scaled_apart(one: dict[str, float | None], other: dict[str, float | None], 
             "torch.nn.utils.clip_grad_norm_, whose norm is over all ranks; where some layers shall learn more slowly, "
             "give them a learning rate of their own")
 
-def _divided(batch: int, mine: tuple[float, ...], theirs: tuple[float, ...], rank: int) -> str:
-    "What is wrong if the losses of a batch are divided by different numbers."
-    one, other = (" and ".join(f"{x:.4g}" for x in found) for found in (mine, theirs))
-    return ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, of "
-            f"positives, of those that a mask keeps): in batch {batch}, for each sample, by {one} on rank 0 and by "
-            f"{other} on rank {rank}. The mean over the ranks is not the loss of the whole batch then. Pass weight=, "
-            "which tells that number for a batch, as weight=lambda batch: batch[1].ne(-100).sum(), or gather what the "
-            "loss needs (run.gather)")
-
-def _near(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    "Whether both are the same numbers, but for rounding."
-    return len(one) == len(other) and all(math.isclose(a, b, rel_tol=1e-3) for a, b in zip(one, other))
+def divided_apart(
+    states:Sequence[RankState],  # of all ranks
+) -> str:                        # empty if none does
+    "Whether the losses of a batch are divided by other numbers on one rank than on the first that knows them."
+    first: dict[int, tuple[int, Divisors]] = {}
+    for rank, state in enumerate(states):
+        for batch, theirs in state.divisors.items():
+            if not theirs.values: continue
+            of, mine = first.setdefault(batch, (rank, theirs))
+            apart = [[x for x in some if not any(math.isclose(x, y, rel_tol=1e-3) for y in others)]
+                     for some, others in ((mine.values, theirs.values), (theirs.values, mine.values))]
+            one_has_more = not all(apart) and not (mine.whole and theirs.whole)  # a term that not every batch has
+            if not any(apart) or one_has_more: continue
+            numbers = [" and ".join(f"{x:.4g}" for x in found.values) for found in (mine, theirs)]
+            return ("the loss is divided by something that does not follow the samples of a rank (a number of tokens, "
+                    f"of positives, of those that a mask keeps): in batch {batch}, for each sample, by {numbers[0]} on "
+                    f"rank {of} and by {numbers[1]} on rank {rank}. The mean over the ranks is not the loss of the "
+                    "whole batch then. Pass weight=, which tells that number for a batch, as "
+                    "weight=lambda batch: batch[1].ne(-100).sum(), or gather what the loss needs (run.gather)")
+    return ""
 
 def _same(one: tuple | None, other: tuple | None) -> bool:
     "Whether two tensors may be the same, by their sums."
@@ -157,5 +163,6 @@ def check_agreed(
     found: list[Any] = [None] * rank_and_world_size()[1]
     if len(found) == 1: return
     dist.all_gather_object(found, state)
-    for rank, theirs in enumerate(found):
-        if words := disagreement(found[0], theirs, rank): raise ValueError(words)
+    words = next((state.problem for state in found if state.problem), "") or divided_apart(found)
+    words = words or next(filter(None, (disagreement(found[0], state, rank) for rank, state in enumerate(found))), "")
+    if words: raise ValueError(words)

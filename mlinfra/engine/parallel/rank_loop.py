@@ -27,7 +27,7 @@ from ..dist.process_group import rank_and_world_size, sum_over_ranks
 from ..loading.loader_surgery import length_of
 from .rank_agreement import RankState, check_agreed, factor, rank_state, settings_of, some_values
 from .loss_terms import (
-    MIXED, LossTerm, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
+    MIXED, MORE, LossDivisors, loss_terms, mixes_samples, own_divisors, sum_problem, terms_problem)
 from .rank_loader import RankLoader
 from .sample_weights import (
     BatchWeight, counted_targets, gather_rows, hides_outputs, kept_numbers, meet,
@@ -114,8 +114,7 @@ class RankLoop:
         self.counted: list[Any] = []            # nodes of the graph where a mean over all ranks' targets is made
         self.chained = self.gathered = False    # a model's outputs go into a model; or to all ranks
         self.problem, self.mixed = "", ""       # of the losses since the last step
-        self.divisors: dict[int, tuple[float, ...]] = {}  # of the losses since the ranks have compared them
-        self.readable = False                   # whether a look at a few nodes of the graph tells them
+        self.divisors, self.due = LossDivisors(), False  # of all losses; it is time to compare what the ranks have
         self.before: dict[str, torch.Tensor] = {}  # some values of gradients, as backward has left them
         loader.around = _within(loader.around, self.batch)
 
@@ -149,7 +148,8 @@ class RankLoop:
         if looked: self.chained |= any(getattr(x, "grad_fn", None) is not None for x in tree_leaves((args, kw)))
         args, kw = weigh_inputs((args, kw), self.weight)
         self.inside = True
-        try: out = function(*args, **kw)
+        try:
+            with self.divisors.call(): out = function(*args, **kw)
         except RuntimeError as error:
             if self.called or self.strategy.how not in ("fsdp", "tensor", "pipeline"): raise
             raise ValueError(f"{self.strategy.kind} cannot be called with how={self.strategy.how!r} "
@@ -157,8 +157,7 @@ class RankLoop:
         finally: self.inside = False
         self.called = True
         if self.weight.value != 1 and hides_outputs(out, self.strategy.model): self.weight.to_parameters()
-        kept = looked or self.readable and self._divides()
-        if kept: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
+        if looked: self.inner += [x.grad_fn for x in output_tensors(out) if x.dim()]
         out = weigh_outputs(out, self.weight)
         if looked:
             self.outputs += output_tensors(out)
@@ -175,7 +174,7 @@ class RankLoop:
         "Whether the ranks compare what they do: in the steps that are checked, as an epoch ends, and with fsdp always."
         share = self.loader.latest
         if share is None or share.ranks == 1 or self.strategy.whole_batches: return False
-        if self.unchecked or event in (0, 3) and share.last: return True
+        if self.unchecked or self.due or event in (0, 3) and share.last: return True
         return self.strategy.how == "fsdp" and event != 3
 
     def meet(self, event: int) -> None:
@@ -184,14 +183,14 @@ class RankLoop:
         place = "cuda" if dist.get_backend() == "nccl" else "cpu"
         meet(torch.zeros((), dtype=torch.float64, device=place), meeting_mark(event, self.loader.taken))
 
-    def _divides(self) -> bool:
+    def _has_part(self) -> bool:
         "Whether this rank has a part of the batch."
         share = self.loader.share
         return bool(share and share.ranks > 1 and share.own and not self.strategy.whole_batches)
 
     def _looks(self) -> bool:
         "Whether to look at all that a loss does with the samples."
-        return bool(self.unchecked and self._divides())
+        return bool(self.unchecked and self._has_part())
 
     def look(self, tensors: Any) -> None:
         "Note what the loss does with the samples that the mean over the ranks would not do."
@@ -199,19 +198,22 @@ class RankLoop:
 
     def _look(self, tensors: Any) -> None:
         losses = [x for x in ((tensors,) if isinstance(tensors, torch.Tensor) else tensors) if x.numel() == 1]
-        looks = self._looks()
-        if self.gathered or not (self.outputs if looks else self.readable and self.inner and self._divides()): return
+        if self.gathered or not self._has_part(): return
+        if self._looks(): return self._look_at_all(losses) if self.outputs else None
+        if not self.divisors.readable or not losses or losses[0].is_cuda and not self.due: return  # a GPU is waited for
+        outputs, counted = _MadeByAny([loop.divisors for loop in _open]), [x for loop in _open for x in loop.counted]
+        for loss in losses: self.divisors.look(loss, outputs, counted, self.loader.share.own)
+
+    def _look_at_all(self, losses: list[torch.Tensor]) -> None:
+        "The same in the steps that are checked."
         share, loops = self.loader.share, list(_open)
-        nodes, counted = ([x for loop in loops for x in some(loop)] for some in (
+        nodes, counted = ({x for loop in loops for x in some(loop)} for some in (
             lambda loop: [*loop.inner, *(x.grad_fn for x in loop.outputs if x.dim())], lambda loop: loop.counted))
         rows = share.rows[1] - share.rows[0] or share.own
         own = [x for x in self.outputs if x.dim() and len(x) == rows and x.is_floating_point()]
-        if not looks:
-            for loss in losses: self._note_divisors(loss_terms(loss, nodes, counted, _FEW))
-            return
         for loss in losses:
             made = self.loader.weight is None and self.strategy.numbers(self.reduction)
-            if made and loss_terms(loss, self.numbers): self.problem = self.problem or made
+            if made and {*loss_terms(loss, {*self.numbers})} - {MORE}: self.problem = self.problem or made
             if not self.problem and not any(loop.chained for loop in loops):
                 reached = [(one, one.reached) for one in (self.weight, *self.waiting)]
                 if mixes_samples(loss, own): self.problem = MIXED
@@ -221,18 +223,12 @@ class RankLoop:
             if self.reduction == "sum":
                 if rows > 1: self.problem = self.problem or sum_problem(terms, share)
                 continue
-            self._note_divisors(terms, self.loader.watch.decides())
-            self.readable = bool(self.divisors.get(self.loader.taken)) and not loss.is_cuda  # which is not waited for
+            self.divisors.note(terms, share.own, self.loader.watch.decides(), True)
+            few = loss_terms(loss, nodes, counted, LossDivisors.most_nodes)
+            self.divisors.readable = bool(own_divisors(few, share.own)) and all(term.known for term in few)
             if self.loader.weight is None and rows > 1:
                 samples = length_of(getattr(self.loader.loader, "dataset", ())) or 0
                 self.problem = self.problem or terms_problem(terms, share, self.accumulation, samples)
-
-    def _note_divisors(self, terms: list[LossTerm], counted: bool = False) -> None:
-        "What a loss of this batch is divided by; nothing is known of all its losses if a part of one is not known."
-        batch, before = self.loader.taken, self.divisors.get(self.loader.taken)
-        found = own_divisors(terms, self.loader.share.own, counted)
-        if not self._looks() and not all(term.known for term in terms): self.divisors[batch] = ()
-        elif found and before != (): self.divisors[batch] = tuple(sorted({*(before or ()), *found}))
 
     def note_gradients(self) -> None:
         "Keep some values of the gradients, where ranks have parts of them: what the loop does with them is compared."
@@ -268,7 +264,8 @@ class RankLoop:
                                         self.strategy.guarded)
         self.strategy.counts, self.taken = share.own > 0, self.taken + 1
         self.outputs, self.inner, self.counted, self.chained, self.gathered = [], [], [], False, False
-        if _is_checked(self.loader.taken) and not share.last: self.unchecked = max(self.unchecked, 1)
+        self.divisors.begin()
+        self.due |= _is_checked(self.divisors.batch) and not share.last
         self.numbers = []
         with ExitStack() as stack:
             stack.callback(lambda: [act() for act in undo])
@@ -317,15 +314,15 @@ class RankLoop:
         check_agreed(RankState(settings_of(self.compared), {}, factors=factors))
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
-        "What the ranks have that divide their batches, if it is time; before an epoch's last step the divisors alone."
-        if not self.unchecked and not (self.loader.share and self.loader.share.last): return
-        state = RankState({}, {})
+        "What ranks have that divide their batches, if it is time; in an epoch's last batch at least the divisors."
+        last = self.loader.share is not None and self.loader.share.last
+        if not (self.unchecked or self.due or last): return
+        state = rank_state(self.strategy.model, optimizer) if self.unchecked or self.due else RankState({}, {})
         if self.unchecked:
             self.unchecked -= 1
-            state = replace(rank_state(self.strategy.model, optimizer), problem=self.problem,
-                            mixed=self.mixed or self.loader.watch.left_out())
-        check_agreed(replace(state, divisors=self.divisors))
-        self.divisors = {}
+            state = replace(state, problem=self.problem, mixed=self.mixed or self.loader.watch.left_out())
+        self.due = False
+        check_agreed(replace(state, divisors=self.divisors.taken()))
 
     def before_step(self, optimizer: torch.optim.Optimizer, args: tuple, kw: dict) -> tuple[tuple, dict] | None:
         "What an optimizer of the model needs before its step; errors say why it may not step."
@@ -386,7 +383,10 @@ class RankLoop:
 _UNTOLD = ("the loss has a term of the parameters, of which each rank has a part: training is right, but the value of "
            "the whole loss cannot be told from the ranks' own. Pass the loss without that term to run.mean")
 
-_FEW = 200  # nodes between a loss and the outputs of its model, in most loops
+class _MadeByAny:
+    "The nodes that the calls of any of these loops' models have made."
+    def __init__(self, loops: list[LossDivisors]): self.loops = loops
+    def __contains__(self, node: Any) -> bool: return any(node in one for one in self.loops)
 
 def _is_checked(batch: int) -> bool:
     "Whether the ranks compare what they have after that many batches: often at first, and then after each thousand."

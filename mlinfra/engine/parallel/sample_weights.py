@@ -163,10 +163,13 @@ def _apart(mark: int) -> str:
 _shares: list[tuple[Share, list[Any], Callable[[], tuple[int, bool]]]] = []
 
 @torch.compiler.disable
-def _corrected(loss: torch.Tensor, count: torch.Tensor, share: Share, mark: int, looks: bool) -> torch.Tensor:
+def _met(count: torch.Tensor, share: Share, mark: int, looks: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    "The targets that count on this rank, and on all."
+    count = count.double() if share.own else torch.zeros((), dtype=torch.float64, device=count.device)
+    return count, meet(count, mark, looks or count.device.type == "cpu")
+
+def _corrected(loss: torch.Tensor, count: torch.Tensor, total: torch.Tensor, share: Share) -> torch.Tensor:
     "The loss, such that the mean over ranks weighted by samples is the mean over all targets."
-    count = count.double() if share.own else torch.zeros((), dtype=torch.float64, device=loss.device)
-    total = meet(count, mark, looks or loss.device.type == "cpu")
     if not share.own: return loss
     ratio = (count / total * share.ranks / share.weight).to(loss.dtype)
     return torch.where(count > 0, loss * ratio, torch.where(total > 0, torch.zeros_like(loss), loss))
@@ -175,10 +178,13 @@ def _counting(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
     "The function of PyTorch, which tells the ranks what it divides by."
     def counted(inputs: torch.Tensor, target: torch.Tensor, weight: Any, reduction: int, ignore_index: int,
                 *rest: Any) -> torch.Tensor:
-        loss = original(inputs, target, weight, reduction, ignore_index, *rest)
-        if reduction != _MEAN or not _shares or not loss.requires_grad or _shares[-1][0].ranks == 1: return loss
+        def mean() -> torch.Tensor: return original(inputs, target, weight, reduction, ignore_index, *rest)
+        trained = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (inputs, target))
+        if reduction != _MEAN or not _shares or not trained or _shares[-1][0].ranks == 1: return mean()
         share, nodes, about = _shares[-1]
-        loss = _corrected(loss, target_count(inputs, target, weight, ignore_index), share, *about())
+        # first, for where the loss is computed again in backward, that ends with the last tensor that is needed
+        count, total = _met(target_count(inputs, target, weight, ignore_index), share, *about())
+        loss = _corrected(mean(), count, total, share)
         nodes.append(loss.grad_fn)
         return loss
     return counted

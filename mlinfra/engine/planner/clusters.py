@@ -44,8 +44,8 @@ class Cluster:
     tensor_share:float=TENSOR_SHARE      # of a link's bandwidth, among tensor ranks
     call_seconds:float=CALL_SECONDS      # of an all-reduce among tensor ranks, beyond its bytes
     link_share:float=LINK_SHARE          # of a link's bandwidth, in other collectives
-    overlap:bool=True                    # gradients travel while backward computes
-    gather_overlap:bool=True             # new weights of ZeRO 1 and 2 travel while the next forward computes
+    overlap:bool=True                    # what data ranks send travels while a device computes; False: all waits
+    gather_overlap:bool=True             # so do new weights of ZeRO 1 and 2, behind the next forward
     rails:bool=True                      # a ring runs on all links of its devices at once; False: on one of them
     in_switch:bool=False                 # tensor ranks of a node add up in its NVSwitch (NVLS: H100 and later)
     gathers_per_layer:int=1              # messages in which ZeRO 3 gathers a layer: FSDP sends its block as one

@@ -45,8 +45,9 @@ def page_path(
     path:str|os.PathLike,
 ) -> Path:
     "The path; ValueError unless it ends like a format that can be written."
-    if not isinstance(path, (str, os.PathLike)): raise ValueError(f"path must be the path of a file, got {path!r}")
-    if os.fspath(path).startswith("~"):
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(text, str): raise ValueError(f"path must be the path of a file, got {path!r}")
+    if text.startswith("~"):
         raise ValueError(f"path must be without ~, which only a shell expands, got {path!r}: take expanduser")
     one_of("the end of path", Path(path).suffix.lower() or "none", FORMATS)
     return Path(path)

@@ -21,8 +21,8 @@ from ..base.checks import nonnegative_int, positive_int
 from ...data import BatchLoader, as_tensors, to_float
 
 # %% auto #0
-__all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'SampleCount', 'ambiguity', 'to_device', 'image_dims', 'Feed',
-           'has_batches', 'check_batch_size', 'orders', 'make_loader']
+__all__ = ['is_pair', 'tensors_in', 'samples_in', 'listed_samples', 'SampleCount', 'ambiguity', 'to_device', 'image_dims',
+           'are_pixels', 'Feed', 'has_batches', 'check_batch_size', 'orders', 'make_loader']
 
 # %% ../../../nbs/engine/train/batches.ipynb #40b5ab32
 def is_pair(
@@ -190,6 +190,14 @@ def image_dims(
     if scale_images is not None: return (3, 4) if scale_images else ()
     embeds = any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in model.modules())
     return (4,) if embeds else (3, 4)
+
+def are_pixels(
+    model:Any,            # a module; or what has `pixel_dims`, from `image_dims`; anything else takes images
+    batch:torch.Tensor,   # bytes
+) -> bool:
+    "Whether bytes that are to be answered are pixels, of images or of rows: else tokens, or as the model wants them."
+    dims = image_dims(model) if isinstance(model, nn.Module) else getattr(model, "pixel_dims", (3, 4))
+    return 3 in dims or batch.ndim in dims
 
 # %% ../../../nbs/engine/train/batches.ipynb #d82687c2
 @dataclass

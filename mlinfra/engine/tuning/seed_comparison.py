@@ -300,7 +300,7 @@ def is_better(
 def _values(name: str, values: Any) -> np.ndarray:
     items = listed(name, values)
     try: found = np.array(items, float)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last one of tensors that require a gradient
         raise ValueError(f"{name} must be numbers, one for each seed, got {items!r:.200}") from None
     if found.ndim != 1 or len(found) < 2: raise ValueError(f"{name} needs at least two seeds, got {found.tolist()}")
     if bad := [n for n, value in enumerate(found) if not math.isfinite(value)]:

@@ -1,4 +1,5 @@
 """Losses of many kinds on two ranks that divide a batch: that of one process, or refused before the first step."""
+import copy
 import math
 from dataclasses import dataclass
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import get_total_norm
 from torch.utils.data import DataLoader, TensorDataset
 
 from mlinfra.engine.dist.ranks import call_each, run_ranks
@@ -283,13 +285,22 @@ def on_parts(rows, by):
     if by == "each": [norms.clip_grad_norm_([p], 0.05) for p in rows]
     if by == "layers": [norms.clip_grad_norm_(p, 0.05) for p in rows]
     if by == "total": norms.clip_grads_with_norm_(rows, 0.05, norms.get_total_norm([p.grad for p in rows]))
+    if by == "captured": norms.clip_grads_with_norm_(rows, 0.05, get_total_norm([p.grad for p in rows]))
     size = norms.get_total_norm(rows) if by == "weights" else 1.0
     with torch.no_grad():
-        if by == "mean": [p.grad.sub_(p.grad.mean(0)) for p in rows]
+        if by in ("mean", "later"): [p.grad.sub_(p.grad.mean(0)) for p in rows]
         if by == "renorm": [p.copy_(p.renorm(2, 1, 0.3)) for p in rows if p.dim() > 1]
         if by == "row": [p.grad[0].zero_() for p in rows]
         if by == "noise": [p.grad.add_(0.1 * torch.randn_like(p)) for p in rows]
         if by == "nan" and any(p.grad.isnan().any() for p in rows): [p.grad.zero_() for p in rows]
+        if by == "casts": [p.grad.copy_(p.grad.double() * (p.grad != 0).float()) for p in rows]
+        if by == "unset": [torch.empty_like(p).copy_(p.grad) for p in rows]
+        if by == "copies": copy.deepcopy([p.detach() for p in rows])
+        if by == "ratio": [p.grad.mul_(p.norm().item() / max(p.grad.norm().item(), 1e-3)) for p in rows]
+        if by == "log": sum(p.norm().item() for p in rows)
+        if by == "pieces":
+            row = torch.cat([p.grad.flatten() for p in rows]) * 0.5
+            for p, piece in zip(rows, row.split([p.numel() for p in rows])): p.grad.copy_(piece.view_as(p))
         if by == "vector": norms.vector_to_parameters(norms.parameters_to_vector(rows) * 0.9, rows)
         if by == "stack": size = float(torch.stack([p.grad.norm() for p in rows]).norm())
         for p in rows: p.grad.mul_(size)
@@ -298,7 +309,9 @@ def on_parts(rows, by):
 READ, ONE = "rank has a part of the", "one gradient of each rank"
 PARTS = dict(each=("", ONE), layers=("", ONE), total=("", ""), weights=("", ""), mean=(READ, ""), renorm=(READ, ""),
              row=(READ, ""), noise=(READ, READ), nan=(READ, READ), vector=("", ""), stack=(READ, READ), L2=("", ""),
-             root=(READ, READ), sam=(READ, READ), whole=("", ""))  # by -> what tensor and pipeline say; "": equal
+             root=(READ, READ), sam=(READ, READ), whole=("", ""), casts=("", ""), unset=("", ""), copies=("", ""),
+             ratio=("clip_grad_norm_", ""), log=(READ, READ), pieces=("", ""), captured=("", ""), biases=("", ""),
+             later=(READ, ""))  # by -> what tensor and pipeline say; "": equal
 
 
 def clipped_by_hand(how, by):
@@ -306,7 +319,10 @@ def clipped_by_hand(how, by):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
     data = TensorDataset(torch.randn(16, WIDTH, dtype=torch.float64), torch.arange(16) % CLASSES)
-    run = parallelize(model, DataLoader(data, 8), how, torch.optim.SGD(model.parameters(), 0.5), device="cpu")
+    optimizer, steps = torch.optim.SGD(model.parameters(), 0.5), []
+    run = parallelize(model, DataLoader(data, 8), how, None if by == "later" else optimizer, device="cpu")
+    if by == "later": run.optimizer = optimizer
+    run.optimizer.register_step_post_hook(lambda *_: steps.append(1))
     try:
         for x, y in run.loader:
             run.optimizer.zero_grad()
@@ -315,6 +331,9 @@ def clipped_by_hand(how, by):
             on_parts(rows, by)
             if by == "sam": sharper(run.model, x, y, torch.stack([p.grad.norm() for p in rows]).norm())
             if by == "whole": sharper(run.model, x, y, nn.utils.clip_grad_norm_(rows, math.inf))
+            if by == "biases":
+                named = dict(run.model.named_parameters())
+                nn.utils.clip_grad_norm_([p for name, p in named.items() if name in ("0.bias", "4.bias")], 0.01)
             if by == "torch": nn.utils.clip_grad_norm_(rows, 0.05)
             if by == "hand":
                 norm = sum(p.grad.norm().item() ** 2 for p in rows) ** 0.5
@@ -322,7 +341,7 @@ def clipped_by_hand(how, by):
             if by == "rate": run.optimizer.param_groups[0]["lr"] = 0.1 * sum(float(p.norm()) for p in rows)
             run.optimizer.step()
         return [0.0], {own: tensor.clone() for own, tensor in run.state_dict().items()}
-    except ValueError as error: return str(error)
+    except ValueError as error: return f"{error} after {len(steps)} steps"
     finally: run.close()
 
 
@@ -382,7 +401,7 @@ def test_a_loop_that_reads_a_part_of_the_gradients_or_weights_is_refused(how, al
 def test_what_is_made_of_parts_is_that_of_one_process_or_refused_on_all_ranks(by, alone):
     for how, words in zip(("tensor", "pipeline"), PARTS[by]):
         for found in alone[how, by]:
-            if words: assert isinstance(found, str) and words in found, (how, found)
+            if words: assert isinstance(found, str) and words in found and found.endswith("after 0 steps"), (how, found)
             else: assert difference(clipped_by_hand("auto", by), found) < 1e-12, (how, found)
 
 

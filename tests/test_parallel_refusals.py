@@ -396,14 +396,15 @@ def now_and_then(how, kind):
 
 
 def average(how, first):
-    "An average of the weights, of a copy that is made before parallelize or of what it gives."
+    "An average of the weights, of a copy that is made before parallelize, of what it gives, or of what it got: None."
     copies = []
     def model():
         copies.append(copy.deepcopy(made := chain()))
         return made
-    def begin(run, _own, _model):
+    def begin(run, _own, got):
         mean = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
-        copies.append(torch.optim.swa_utils.AveragedModel(copies[0] if first else run.model, multi_avg_fn=mean))
+        of = got if first is None else copies[0] if first else run.model
+        copies.append(torch.optim.swa_utils.AveragedModel(of, multi_avg_fn=mean))
         return copies[-1]
     def step(run, own, x, y, kept):
         loss = usual(run, own, x, y, None)
@@ -504,6 +505,7 @@ CASES = {  # (loop, arguments): how -> the words by which it is refused; "" wher
     **{(now_and_then, kind): dict(ddp="") for kind in ("boxes", "nothing", "checkpointed")},
     (average, True): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
     (average, False): dict(ddp="", fsdp=PART, pipeline=PART, tensor=PART),
+    (average, None): dict(pipeline=PART),
     (overflow,): dict(ddp="", fsdp="gives to a hook: use ddp", pipeline=""),
     (both_outputs,): dict(ddp="", fsdp="", pipeline="is called with one tensor, as it was cut, got .Tensor, both=")}
 

@@ -5,7 +5,9 @@
 # %% ../../../nbs/engine/parallel/gradient_norm.ipynb #wn000003
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +18,7 @@ import torch.distributed as dist
 from torch.amp import GradScaler
 from torch.nn import utils
 from torch.nn.utils import clip_grad
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..dist.process_group import rank_and_world_size
 
@@ -45,18 +48,31 @@ def _norm_and_codes(norms: Iterable[torch.Tensor], same: Iterable[torch.Tensor],
     return (total + sum(norm ** order for norm in whole)) ** (1 / order), codes
 
 _total_norm, _unscale = clip_grad._get_total_norm, GradScaler._unscale_grads_
+_plain_norm, _clip = inspect.unwrap(_total_norm), inspect.unwrap(clip_grad.clip_grad_norm_)
+_cell = next((cell for cell in _total_norm.__closure__ or () if cell.cell_contents is _plain_norm), None)  # all ask it
 _owners: list[tuple[Callable, Callable, Callable | None]] = []  # of the models that ranks share now
-_NONE, _ONLY, _ONE, _SOME = range(4)  # of the gradients of a stage
+_alone: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # gradients that a call was about alone -> id of the owner
+_NONE, _ONLY, _ONE, _AGAIN, _SOME = range(5)  # of the gradients of a stage
 
-def _given(owners: Iterable[tuple | None]) -> int:
-    "How many of the gradients of this rank's stage a call has got."
-    given, count = sum(own is not None for own in owners), sum(own[2]() for own in _owners if own[2] is not None)
-    return _NONE if not given else _SOME if given > 1 else _ONE if count > 1 else _ONLY
+def _named() -> int:
+    "How many parameters a call of `clip_grad_norm_` names, with those that another rank has; 0 where it is none."
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not _clip.__code__: frame = frame.f_back
+    return 0 if frame is None else len(frame.f_locals.get("parameters", ()))
+
+def _given(gradients: Iterable[torch.Tensor], owners: Iterable[tuple | None]) -> int:
+    "How many of the gradients of this rank's stage a call has got; `_AGAIN`: one, and one other before."
+    given = [(g, own) for g, own in zip(gradients, owners) if own is not None and own[2] is not None]
+    if len(given) != 1 or _named() > 1: return _SOME if given else _NONE
+    [(g, own)] = given
+    again = any(x is not g and other == id(own) for x, other in _alone.items())
+    _alone[g] = id(own)
+    return _AGAIN if again else _ONE if own[2]() > 1 else _ONLY
 
 def _check_together(codes: Iterable[float]) -> None:
     "ValueError where each rank seems to clip its parameters one by one, and has others than the next rank."
     found = [code for code in codes if code]
-    if len(found) < 2 or max(found) != _ONE: return
+    if len(found) < 2 or {*found} not in ({_AGAIN}, {_ONLY, _ONE}): return  # the latter would wait for each other
     raise ValueError("the norm of one gradient of each rank was asked for, in a loop over the parameters, perhaps, of "
                      "which each rank of a pipeline has others: pass all parameters at once, "
                      "clip_grad_norm_(run.model.parameters(), max_norm), loop over those of the model that parallelize "
@@ -68,13 +84,13 @@ def _over_ranks(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool =
                 foreach: bool | None = None) -> torch.Tensor:
     found = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
     owner = [next((own for own in _owners if own[0](g)), None) for g in found]
-    if found and not any(owner): return _total_norm(found, norm_type, error_if_nonfinite, foreach)
+    if found and not any(owner): return _plain_norm(found, norm_type, error_if_nonfinite, foreach)
     values = [g.coalesce().values() if g.is_sparse else g for g in found]
     norms = [(own is not None and own[1](g), torch.linalg.vector_norm(v, norm_type, dtype=torch.float64))
              for own, g, v in zip(owner, found, values)]  # what no model has is the same on all ranks
     staged = any(own[2] is not None for own in _owners)
     total, codes = _norm_and_codes(*([norm for part, norm in norms if part == wanted] for wanted in (True, False)),
-                                   float(norm_type), _given(owner) if staged else 0)
+                                   float(norm_type), _given(found, owner) if staged else 0)
     _check_together(codes)
     if error_if_nonfinite and not math.isfinite(total):
         raise RuntimeError(f"the norm of the gradient over all ranks is {total}, so it cannot be clipped")
@@ -100,9 +116,12 @@ def whole_norms(
     _owners.append(own)
     clip_grad._get_total_norm, GradScaler._unscale_grads_ = _over_ranks, _unscaled_on_all_ranks
     utils.get_total_norm = _over_ranks
+    if _cell is not None: _cell.cell_contents = _over_ranks  # for who has taken the function out of its module before
     try: yield
     finally:
         del _owners[next(i for i, one in enumerate(_owners) if one is own)]  # two runs may end in any order
         if not _owners:
             clip_grad._get_total_norm, GradScaler._unscale_grads_ = _total_norm, _unscale
             utils.get_total_norm = _total_norm
+            if _cell is not None: _cell.cell_contents = _plain_norm
+            _alone.clear()

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -53,12 +55,13 @@ class Sum:
 class Root:
     "The root of such a sum, which is right once it is squared."
 
-_PASSED = {"backward", "__set__", "register_hook", "retain_grad", "requires_grad_", "__setstate__", "set_"}
+_PASSED = {"backward", "__set__", "register_hook", "retain_grad", "requires_grad_", "__setstate__", "set_",
+           "empty_like", "new_empty", "new_empty_strided"}  # whose values nobody has set
 _JOINING = {"cat", "stack", "concat", "hstack", "vstack"}
 _LINEAR = {"add", "radd", "sub", "rsub", "mul", "rmul", "div", "truediv", "neg", "sum", "to", "float", "double",
            "clone", "cpu", "cuda", "squeeze", "reshape", "view", "iadd", "isub", "imul", "idiv", "itruediv", *_JOINING}
 _PICKING = {"getitem", "split", "chunk", "narrow", "select", "unbind", "iter", "split_with_sizes"}
-_READ = {"item", "tolist", "float", "bool", "int", "numpy", "format", "equal", "allclose", "is_nonzero"}
+_READ = {"item", "tolist", "__float__", "__bool__", "__int__", "numpy", "__format__", "equal", "allclose", "is_nonzero"}
 _RANDOM = {"randn_like", "rand_like", "randint_like", "normal", "uniform", "bernoulli", "dropout"}  # on a GPU, too
 _WRAPPERS = {"torch._tensor", "torch.functional", "torch.nn.functional", "torch.overrides", "torch.utils._contextlib",
              "torch.nn.utils.convert_parameters", "torch.linalg"}  # of PyTorch, through which a loop reads
@@ -72,9 +75,16 @@ def _line() -> str:
         if not found and name.startswith(("torch.", "mlinfra.")):
             own = name in (__name__, BatchStatistics.__module__) or name in _WRAPPERS
             if not own and frame.f_code is not _total_norm.__code__: return ""
-        elif not found: found = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        elif not found and name != "copy": found = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return found
+
+def _of_several(line: str) -> bool:
+    "Whether any, all, sum, max or min is called there, in the user's file, with a number for each of several."
+    file, _, number = line.rpartition(":")
+    text = linecache.getline(file, int(number))
+    while (less := re.sub(r"\((?![^()]*\bfor\b)[^()]*\)", "", text)) != text: text = less  # parentheses without a loop
+    return re.search(r"(?<![\w.])(any|all|sum|max|min)\([^()]*\bfor\b", text) is not None
 
 def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
     "Whether they differ by no more than another order of the sums can change."
@@ -108,7 +118,7 @@ class PartWatch(BatchStatistics):
     "Follows what this rank has of parameters and gradients through a loop's own lines, in some of its batches."
     def __init__(self):
         super().__init__()
-        self.wrong, self.told = "", set()   # the first line that is; parameters of which the loop has had numbers
+        self.wrong, self.told = "", set()   # the first line that is; parameters whose numbers the loop put together
         self.following = False              # a batch of the loop, perhaps while the model is called
 
     def name(self, tensors: Any, samples: int, inputs: Any = ()) -> None: "What the model gives is whole."
@@ -135,7 +145,7 @@ class PartWatch(BatchStatistics):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kw, name = kwargs or {}, getattr(func, "__name__", "")
         if self.paused or self.wrong or name in _PASSED: return func(*args, **kw)
-        looked = args[:1] if name.endswith("_as") else (args, kw)  # the others give their shape
+        looked = args[:1] if name.endswith("_as") or name == "__deepcopy__" else (args, kw)  # not shapes, nor a memo
         given = {id(x): self.labels[x] for x in tree_leaves(looked)
                  if isinstance(x, torch.Tensor) and x in self.labels}
         if not given or not (line := _line()): return func(*args, **kw)
@@ -144,28 +154,28 @@ class PartWatch(BatchStatistics):
             if (out := func(*args, **kw)) is not None: self.labels[out] = next(iter(given.values()))
             return out
         before = torch.get_rng_state()
-        try: judged = self._results(func, plain, args, kw, given)
+        try: judged = None if name in _READ else self._results(func, plain, args, kw, given)
         except Exception: judged = None  # an operation that cannot be tried on other values
         torch.set_rng_state(before)
-        if plain in _READ: self._has_read(given.values(), where)
+        if name in _READ: self._has_read(given.values(), where, line)
         out = func(*args, **kw)
         if plain in _RANDOM or not torch.equal(before, torch.get_rng_state()): self.wrong = self.wrong or where
         self._note(plain, judged, given, args, kw, out, where)
         return out
 
-    def _has_read(self, labels: Iterable[Any], where: str) -> None:
-        "The loop gets values as numbers of Python."
+    def _has_read(self, labels: Iterable[Any], where: str, line: str) -> None:
+        "The loop gets values as numbers of Python: those of a whole parameter are right, unless it puts them together."
         labels = [label for label in labels if label != Sum(True)]
-        self.told |= {label.name for label in labels if isinstance(label, Own)}
-        ours = all(isinstance(label, Own) and label.here for label in labels)
-        if not ours or len(self.told) > 1: self.wrong = self.wrong or where
+        if not all(isinstance(label, Own) and label.here for label in labels): self.wrong = self.wrong or where
+        elif _of_several(line): self.told |= {label.name for label in labels}
+        if len(self.told) > 1: self.wrong = self.wrong or f"{where}, of several parameters"
 
     def _results(self, func: Any, name: str, args: tuple, kw: dict, given: dict) -> list | None:
         "What each result is; None: not known."
         kinds = set(given.values())
         if len(kinds) == 1 and isinstance(next(iter(kinds)), Own) or any(isinstance(k, (Sum, Root)) for k in kinds):
             return None
-        if name in _JOINING or name.startswith("foreach") or name in _READ: return None
+        if name in _JOINING or name.startswith("foreach"): return None
         if name in _PICKING and kinds == {Joined()}: return None
         dims = {i: label.dim if isinstance(label, Slice) else 0 for i, label in given.items()
                 if not isinstance(label, Own)}
@@ -220,6 +230,9 @@ class PartWatch(BatchStatistics):
         loss = any(x.requires_grad for x in others)
         if name in _JOINING and not any(isinstance(x, (Sum, Root)) for x in labels): return Joined()
         if len(labels) == 1 and isinstance(one := next(iter(labels)), Own): return None if loss else one
+        own, shapes = labels - {Joined()}, {x.shape for x in tree_leaves((args, kw)) if id(x) in given}
+        if len(own) == 1 < len(labels) and isinstance(one := next(iter(own)), Own) and shapes == {out.shape} != {()}:
+            return one  # and its piece of what was in a row
         if labels == {Root()}:
             if name in ("clone", "to", "double", "float"): return Root()
             squared = name == "square" or name in ("pow", "ipow") and 2 in (*args[1:], *kw.values())
@@ -287,5 +300,5 @@ class PartStrategy(ParallelStrategy):
             raise ValueError(f"with how={self.how!r} a rank has a part of the parameters and gradients, and what the "
                              f"loop makes of them ({wrong}) is of this part: one process has another value. Take the "
                              "norm of gradients from torch.nn.utils.clip_grad_norm_(run.model.parameters(), "
-                             "max_norm), which is over all ranks (max_norm=math.inf only reads it), and weights from "
-                             "run.state_dict(), or use ddp")
+                             "max_norm), which is over all ranks (max_norm=math.inf only reads it; it is finite where "
+                             "every gradient is), take weights, those of a log too, from run.state_dict(), or use ddp")

@@ -111,6 +111,10 @@ class TensorStrategy(PartStrategy):
         dims = self._dims()
         return {p: Slice(dims[name]) for name, p in self.own_parameters().items() if name in dims}
 
+    def before_step(self) -> None:
+        "Every rank has a part in each step, of an optimizer that was made later, too."
+        self.check()
+
     def whole_norms(self) -> AbstractContextManager:
         "Within, `torch.nn.utils` adds up the divided gradients over the ranks and counts the others once."
         def name_of(tensor: torch.Tensor) -> str | None:

@@ -83,6 +83,12 @@ class StagedModel(nn.Module):
         if x.requires_grad: raise ValueError("a pipeline gives no gradient of its input: use ddp")
         return _StagedPass.apply(torch.zeros((), requires_grad=True), x, self)
 
+    def __deepcopy__(self, memo: dict) -> StagedModel:
+        "ValueError: a copy of the user's model would be of one stage; its layers' hooks lead here."
+        if self.world_size == 1: return self
+        raise ValueError("with how='pipeline' a rank has a part of the model, and cannot copy it whole: build another "
+                         "one before parallelize, and load run.state_dict() into it")
+
     def check_whole(self, module: nn.Module, _inputs: Any) -> None:
         "ValueError if a layer is called by itself."
         if not self.inside: raise ValueError(f"a layer of a pipeline cannot be called by itself, as this "

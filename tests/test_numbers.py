@@ -166,7 +166,7 @@ loading.raw_cache.RawCache.load loading.reads.block_starts loading.reads.read_bl
 loading.shards.mixed loading.shards.read_shard memory.batch_search memory.out_of_memory memory.process_memory
 memory.step_sample memory.tracker parallel.parallelize.ParallelRun parallel.rank_loop parallel.rank_model
 parallel.gradient_norm parallel.sample_weights parallel.pipeline_strategy parallel.rank_loader
-parallel.batch_statistics pipeline.staged_model
+parallel.batch_statistics parallel.part_watch pipeline.staged_model
 parallel.batch_share parallel.loss_terms parallel.rank_agreement parallel.rank_random parallel.rank_stream
 parallel.strategies checkpoint.checkpoint_folder.CheckpointFolder.save checkpoint.training_state
 parallel.strategy_choice parallel.tensor_strategy pipeline.layer_costs pipeline.pipeline_step
@@ -179,7 +179,7 @@ preflight.source_writes preflight.trained_models record.loss_methods record.read
 record.rank_records record.run_folder.earlier_losses rules.curve_rules rules.parameter_rules rules.precision_rules
 rules.rank_history rules.rank_looks rules.rank_rules rules.rank_waits rules.rate_rules
 rules.batch_rules rules.head_rules rules.look_schedule rules.loop_looks rules.loop_probe rules.loop_rules
-rules.loss_graph rules.worker_generators train.optimizer_setup.hooked_optimizers
+rules.loss_graph rules.repeated_passes rules.worker_generators train.optimizer_setup.hooked_optimizers
 rules.device_rules rules.findings rules.input_rules rules.inspection rules.memory_rules rules.nonfinite_origin
 rules.stall_rules rules.step_window rules.tensor_probe rules.tensor_rules rules.tensor_stats
 serve.request_queue.ServiceTime.seconds serve.batcher serve.worker_server.rows_of
